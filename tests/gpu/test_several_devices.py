@@ -10,7 +10,6 @@ import webmm
 from webmm import Device, DeviceLostError, ProblemError, choose
 from webmm.calls import divided
 from webmm.cut import devices as cut
-from webmm.cut.pieces import elements
 from webmm.engine.wgpu import Wgpu
 from webmm.kernels.gemm.naive import Naive
 from webmm.wgsl.epilogues import ACTIVATIONS
@@ -36,13 +35,13 @@ def pair(device, monkeypatch):
 @pytest.fixture
 def calls(monkeypatch):
     """A list of (device, sizes) of the computed pieces."""
-    heard, run = [], divided._Job._rectangle
+    heard, run = [], divided._Job._compute
 
     def compute(job, piece, device):
-        heard.append((device, cut.sizes_of(piece)))
+        heard.append((device, cut.sizes_of(piece) if "m" in piece.at else ()))  # no sizes of a batch
         run(job, piece, device)
 
-    monkeypatch.setattr(divided._Job, "_rectangle", compute)
+    monkeypatch.setattr(divided._Job, "_compute", compute)
     return heard
 
 
@@ -120,18 +119,18 @@ def test_small_products_use_one_device(device, calls):
 
 
 def test_the_other_device_takes_over_after_a_loss(pair, calls, monkeypatch):
-    run, lost = divided._Job._rectangle, threading.Event()
+    run, lost = divided._Job._compute, threading.Event()
 
     def compute(job, piece, device):
         if device is pair[1]:
-            job._c[elements(piece, "mn")] = -1  # a partial result
+            job.labelled["c"].within(piece).data[:] = -1  # a partial result
             device.wgpu_device.destroy()
             lost.set()
         else:
             lost.wait()
         run(job, piece, device)
 
-    monkeypatch.setattr(divided._Job, "_rectangle", compute)
+    monkeypatch.setattr(divided._Job, "_compute", compute)
     a, b = whole(300, 50), whole(50, 100)
     np.testing.assert_array_equal(webmm.matmul(a, b, devices=pair), a @ b)
     assert calls[-1][0] is pair[0]
@@ -145,7 +144,7 @@ def test_an_error_of_one_piece_is_raised(pair, monkeypatch):
     def compute(job, piece, device):
         raise ProblemError("this cannot be")
 
-    monkeypatch.setattr(divided._Job, "_rectangle", compute)
+    monkeypatch.setattr(divided._Job, "_compute", compute)
     with pytest.raises(ProblemError, match="this cannot be"):
         webmm.matmul(whole(30, 30), whole(30, 30), devices=pair)
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from webmm.calls.devices import Devices, chosen, concurrently
-from webmm.calls.executor import Progress
+from webmm.calls.executor import Labelled, Progress, of_product
 from webmm.calls.operands import data_of
 from webmm.calls.product import checked
 from webmm.choose import tuned
 from webmm.choose.limits import ASSUMED_RATE, BANDWIDTH, largest_buffer
 from webmm.cut.devices import Types, Worker, divided, proportional, sizes_of
-from webmm.cut.pieces import Piece, elements, lengths_of, moved
+from webmm.cut.pieces import Piece, lengths_of, moved
 from webmm.cut.streams import BATCH
 from webmm.dtypes import DType, dtype_of
 from webmm.engine.aliasing import check_separate, overlap
@@ -110,90 +110,63 @@ def on_several(
     if len(found) == 1 or aliased or 0 in (*a.shape, *b.shape) or min(a.ndim, b.ndim) < 2:
         return one(a, b, device=found[0], progress=progress, out_dtype=out_dtype, **more)
     c = np.empty(shape, wanted.numpy) if out is None else out
-    job = _Job(one, a, b, c, (dtype_of(a.dtype), wanted), bias, residual, progress)
-    if a.ndim == b.ndim == 2:
-        job.divide(Piece({"m": (0, shape[0]), "n": (0, shape[1]), "k": (0, a.shape[1])}), found)
-    else:
-        job.divide_batch(Piece({BATCH[0]: (0, shape[0])}), found)
+    given = {"a": a, "b": b, "c": c, "bias": bias, "residual": residual}
+    axes = {
+        "a": "mk",
+        "b": "kn",
+        "c": "mn",
+        "bias": "m1" if bias is not None and bias.ndim == 2 else "n",
+        "residual": "mn",
+    }
+    labelled = {name: of_product(x, axes[name], len(shape) - 2) for name, x in given.items() if x is not None}
+    job = _Job(one, labelled, Types(a.itemsize, c.itemsize), dtype_of(a.dtype), progress)
+    matrix = {"m": (0, shape[-2]), "n": (0, shape[-1]), "k": (0, a.shape[-1])}
+    job.divide(Piece(matrix if a.ndim == b.ndim == 2 else {BATCH[0]: (0, shape[0])}), found)
     return c
 
 
+@dataclass
 class _Job:
-    """A product that is being computed on several devices."""
+    """A product that is being computed on several devices: a, b, c and, if they are given, bias and residual."""
 
-    def __init__(
-        self,
-        one: One,
-        a: NDArray[Any],
-        b: NDArray[Any],
-        c: NDArray[Any],
-        dtypes: tuple[DType, DType],
-        bias: NDArray[Any] | None,
-        residual: NDArray[Any] | None,
-        progress: Progress | None,
-    ) -> None:
-        self._one, self._a, self._b, self._c, self._dtypes = one, a, b, c, dtypes
-        self._bias, self._residual, self._progress = bias, residual, progress
-        self._done: dict[tuple[int, ...], float] = {}  # finished elements of C, by the first elements of a piece
-        self._progress_lock = threading.Lock()
+    one: One
+    labelled: dict[str, Labelled]
+    types: Types
+    dtype: DType  # of the operands
+    progress: Progress | None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    done: dict[tuple[int, ...], float] = field(default_factory=dict)  # elements of C, by the first ones of a piece
 
     def divide(self, whole: Piece, devices: list[Device]) -> None:
-        """Compute a rectangle of C."""
-        types = Types(*(dtype.itemsize for dtype in self._dtypes))
-        workers = [worker_of(device, self._dtypes[0]) for device in devices]
-        pieces = divided(sizes_of(whole), workers, types, host=HOST).pieces
-        concurrently([moved(piece, whole) for piece in pieces], devices, self._rectangle, self.divide)
+        """Compute a rectangle of C, or a piece of its first axis, along which the products are independent."""
+        first = BATCH[0]
+        if first in whole.at:
+            cut = enumerate(proportional(lengths_of(whole)[first], [rate_of(x, self.dtype) for x in devices]))
+            pieces: Iterable[Piece] = [Piece({first: at}, worker=i) for i, at in cut if at[1] > at[0]]
+        else:
+            workers = [worker_of(device, self.dtype) for device in devices]
+            pieces = divided(sizes_of(whole), workers, self.types, host=HOST).pieces
+        concurrently([moved(piece, whole) for piece in pieces], devices, self._compute, self.divide)
 
-    def divide_batch(self, whole: Piece, devices: list[Device]) -> None:
-        """Compute a piece of C's first axis, along which the products are independent."""
-        first, rates = BATCH[0], [rate_of(device, self._dtypes[0]) for device in devices]
-        cut = enumerate(proportional(lengths_of(whole)[first], rates))
-        pieces = [moved(Piece({first: at}, worker=i), whole) for i, at in cut if at[1] > at[0]]
-        concurrently(pieces, devices, self._matrices, self.divide_batch)
-
-    def _rectangle(self, piece: Piece, device: Device) -> None:
-        bias, residual = self._bias, self._residual
-        if bias is not None:
-            bias = bias[elements(piece, "n" if bias.ndim == 1 else "m")]
-        began, c = time.perf_counter(), self._c[elements(piece, "mn")]
-        self._one(
-            *(self._a[elements(piece, "m")], self._b[elements(piece, "kn")]),
-            out=c,
-            device=device,
-            bias=bias,
-            residual=residual if residual is None else residual[elements(piece, "mn")],
-            progress=self._progress_of(piece, c.size),
-        )
+    def _compute(self, piece: Piece, device: Device) -> None:
+        began, data = time.perf_counter(), {name: x.within(piece).data for name, x in self.labelled.items()}
+        a, b, c = (data[name] for name in "abc")
+        terms = {name: data.get(name) for name in ("bias", "residual")}
+        self.one(a, b, out=c, device=device, progress=self._progress_of(piece, c.size), **terms)
         if (took := time.perf_counter() - began) > LONG:
-            key = (device.info.name, self._dtypes[0].name)
-            _rates[key] = max(_rates.get(key, 0.0), 2 * math.prod(sizes_of(piece)) / took)
-
-    def _matrices(self, piece: Piece, device: Device) -> None:
-        at = elements(piece, BATCH[0])
-
-        def some(x: NDArray[Any]) -> NDArray[Any]:
-            return x[at] if x.ndim == self._c.ndim and len(x) > 1 else x
-
-        c = self._c[at]
-        self._one(
-            *(some(self._a), some(self._b)),
-            out=c,
-            device=device,
-            bias=self._bias,
-            residual=self._residual if self._residual is None else self._residual[at],
-            progress=self._progress_of(piece, c.size),
-        )
+            key = (device.info.name, self.dtype.name)
+            _rates[key] = max(_rates.get(key, 0.0), 2 * c.size * a.shape[-1] / took)
 
     def _progress_of(self, piece: Piece, elements: int) -> Progress | None:
         """Return the progress function of a piece, which reports the finished elements of all of C."""
-        if self._progress is None:
+        if self.progress is None:
             return None
-        report, key = self._progress, tuple(start for start, _ in piece.at.values())
+        report, key = self.progress, tuple(start for start, _ in piece.at.values())
 
         def progress(done: int, total: int) -> None:
-            with self._progress_lock:
-                self._done[key] = elements * done / total
-                report(int(sum(self._done.values())), self._c.size)
+            with self.lock:
+                self.done[key] = elements * done / total
+                report(int(sum(self.done.values())), self.labelled["c"].data.size)
 
         return progress
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from webmm.calls.slots import Slots
 from webmm.cut.arrays import Extents
 from webmm.cut.pieces import Piece, elements
-from webmm.cut.streams import HELD
+from webmm.cut.streams import BATCH, HELD
 from webmm.dtypes import DType
 from webmm.engine.device import Array, Device
 from webmm.engine.view import dense_strides, element_of
@@ -82,6 +82,16 @@ class Labelled:
         axes = [(length, stride) for length, stride in zip(x.shape, x.strides, strict=True) if length > 1]
         dense = tuple(stride for _, stride in axes) == dense_strides(tuple(length for length, _ in axes))
         return dense and (self.anywhere or extent.first == extent.start)
+
+
+def of_product(x: Data, axes: str, batch: int) -> Labelled:
+    """Return an operand or a result of products with the letters of its axes: the last ones are `axes`.
+
+    The products' `batch` axes have the first of the `BATCH` letters; an axis of length 1, which broadcasts, has none.
+    """
+    own = x.shape[: max(x.ndim - len(axes), 0)]
+    letters = zip(BATCH[batch - len(own) :], own, strict=False)
+    return Labelled(x, "".join("1" if length == 1 else letter for letter, length in letters) + axes)
 
 
 def shrinking(memory: int, attempt: Callable[[int], None]) -> None:

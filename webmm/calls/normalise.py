@@ -108,7 +108,7 @@ def _normalise(
 
 def _vector(temporary: Temporaries, v: Operandish, length: int, dtype: DType) -> Data:
     """Return a weight or bias; raises ProblemError unless it has shape (length,) and that dtype."""
-    vector = temporary.data(v) if len(temporary.devices) > 1 else temporary.array(v)
+    vector = temporary.data(v)
     if vector.shape != (length,) or element_of(vector) != dtype:
         raise ProblemError(
             f"weight and bias must have shape ({length},) and dtype {dtype.name}, "

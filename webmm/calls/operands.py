@@ -15,7 +15,7 @@ from webmm.calls.strided import matrix_operand
 from webmm.dtypes import F32, DType, dtype_of
 from webmm.engine.device import Array, Device, default_device
 from webmm.engine.moves import upload
-from webmm.engine.view import element_of, host_array
+from webmm.engine.view import element_of, host_array, in_memory_order
 from webmm.errors import ProblemError
 
 Operandish = Array | ArrayLike
@@ -83,13 +83,16 @@ class Temporaries:
                 found.append(x)
                 continue
             host = host_array(x)
-            transposed = host.ndim >= 2 and not host.flags.c_contiguous and host.swapaxes(-1, -2).flags.c_contiguous
-            stored = host.swapaxes(-1, -2) if transposed else host
-            array = self._own(self.device.empty(stored.shape, dtype or dtype_of(stored.dtype)))
+            stored = in_memory_order(host)
+            array = self.empty(stored.shape, dtype or dtype_of(stored.dtype))
             uploads.append((stored, array))
-            found.append(array.mT if transposed else array)
+            found.append(array if stored is host else array.mT)
         upload(self.device, *uploads)
         return found
+
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        """Return an array whose contents are undefined."""
+        return self._own(self.device.empty(shape, dtype))
 
     def readable(self, x: Array) -> Array:
         """Return `x`, or a contiguous copy if no kernel can read its strides."""
@@ -112,7 +115,7 @@ class Temporaries:
     def sum(self, size: int, dtype: DType) -> Array:
         """Return an array for `size` partial sums; the same array is returned again while it is large enough."""
         if self._sum is None or self._sum.size < size:
-            self._sum = self._own(self.device.empty((size,), dtype))
+            self._sum = self.empty((size,), dtype)
         return self._sum
 
     def _own(self, array: Array) -> Array:

@@ -15,6 +15,7 @@ import numpy as np
 
 from webmm.calls.devices import concurrently
 from webmm.calls.executor import Data, Execution, Labelled, shrinking
+from webmm.calls.operands import Temporaries
 from webmm.choose.limits import BANDWIDTH, dispatch_limits, largest_buffer
 from webmm.cut.arrays import array_pieces
 from webmm.cut.devices import proportional
@@ -102,16 +103,35 @@ def _fill(
     result: Labelled,
     binding: int,
 ) -> None:
-    in_place = all(result.within(piece).in_place(binding, written=True) for piece in pieces)
-    through_host = not result.on_host and not in_place
+    through_host = not result.on_host and not all(
+        result.within(piece).in_place(binding, written=True) for piece in pieces
+    )
     into = replace(result, data=np.empty(result.data.shape, result.dtype.numpy)) if through_host else result
 
     def queue(piece: Piece, arrays: list[Array], target: Array, _: Array) -> None:
         compute(*arrays, target)
 
-    Execution(device, pieces, operands, into, queue, binding).run()
+    if len(pieces) == 1:
+        _at_once(device, compute, operands, into, binding)
+    else:
+        Execution(device, pieces, operands, into, queue, binding).run()
     if isinstance(result.data, Array) and not isinstance(into.data, Array):
         device.assign(result.data, into.data)
+
+
+def _at_once(
+    device: Device, compute: Callable[..., None], operands: Sequence[Labelled], result: Labelled, binding: int
+) -> None:
+    """As an `Execution` of one piece, without its slots and threads, which would take as long as a small call."""
+    with Temporaries(device) as temporary:
+        arrays = temporary.arrays(*(x.data if x.in_place(binding) else np.asarray(x.data) for x in operands))
+        if isinstance(result.data, Array):
+            compute(*arrays, result.data)
+            return
+        target = temporary.empty(result.data.shape, result.dtype)
+        with device.submissions.held():
+            compute(*arrays, target)
+            device.download(target, result.data)
 
 
 def starts_of(*arrays: Array) -> tuple[int, ...]:

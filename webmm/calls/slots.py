@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from webmm.cut.pieces import GRAIN
 from webmm.dtypes import DType
 from webmm.engine.device import Array, Device
+from webmm.engine.view import in_memory_order
 
 
 class Slots:
@@ -55,12 +56,10 @@ class Slots:
                 self._turn[name] = turn
                 return loaded[1], iter(())
         turn, host = self.turn(name), np.asarray(data)
-        # A transposed array is uploaded in its memory order.
-        swapped = host.ndim > 1 and abs(host.strides[-2]) < abs(host.strides[-1])
-        source = host.swapaxes(-1, -2) if swapped else host
+        source = in_memory_order(host)
         self._loaded.pop((name, turn), None)
         array = self.take(name, turn, source.shape, dtype)
-        view = array.mT if swapped else array
+        view = array if source is host else array.mT
 
         def move() -> Iterator[None]:
             rows = source.shape[-2] if source.ndim > 1 and math.prod(source.shape[:-2]) == 1 else 0

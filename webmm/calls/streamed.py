@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.calls.executor import Execution, Labelled, Progress
+from webmm.calls.executor import Execution, Labelled, Progress, of_product
 from webmm.choose.limits import largest_buffer
 from webmm.cut.pieces import Piece, elements
-from webmm.cut.streams import BATCH, held_lengths, rows_at_a_time, streamed
+from webmm.cut.streams import held_lengths, rows_at_a_time, streamed
 from webmm.dtypes import DType
 from webmm.engine.device import Array, Device
 
@@ -81,9 +81,7 @@ class StreamedProduct:
         return streamed(self.c.shape[:-2], sizes, held, rows_at_a_time(held, size, out), most, apart)
 
     def _labelled(self, x: NDArray[Any], axes: str) -> Labelled:
-        """Return an array with the letters of its axes; "1" is a batch axis of length 1, which broadcasts."""
-        batch = zip(BATCH, x.shape[:-2], strict=False)
-        return Labelled(x, "".join("1" if length == 1 else letter for letter, length in batch) + axes)
+        return of_product(x, axes, self.c.ndim - 2)
 
     def _compute(self, piece: Piece, operands: list[Array], into: Array, total: Array) -> None:
         x, y = operands

@@ -204,3 +204,9 @@ def host_array(x: Any, dlpack: bool = False) -> NDArray[Any]:
         raise ProblemError(
             f"{type(x).__name__} cannot be read through DLPack: {error}; move it to host memory"
         ) from error
+
+
+def in_memory_order(host: NDArray[Any]) -> NDArray[Any]:
+    """Return `host`, or its transpose if that is nearer to its order in memory, in which it is read faster."""
+    transposed = host.ndim > 1 and 0 < abs(host.strides[-2]) < abs(host.strides[-1])
+    return host.swapaxes(-1, -2) if transposed else host

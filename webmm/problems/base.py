@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from webmm.dtypes import MATRIX_DTYPES, DType, names
 from webmm.errors import ProblemError
 
+FLOATS = (float, np.floating)
 ALIGNMENT = 256  # bytes; a binding may start at its multiples on every device
 
 
@@ -65,6 +66,12 @@ def opened_at(firsts: tuple[int, ...], starts: tuple[int, ...]) -> tuple[int, ..
     return ()
 
 
+@cache
+def _fields(problem: type[Problem]) -> tuple[str, ...]:
+    """Return the names of a problem's fields; every call of an op asks for them."""
+    return tuple(each.name for each in fields(problem))  # type: ignore[arg-type]
+
+
 class Problem(ABC):
     """A computation. Subclasses are frozen dataclasses, which are checked on construction."""
 
@@ -89,9 +96,8 @@ class Problem(ABC):
 
         Caches are keyed by problems, and a cached uniform or part of a product holds the numbers themselves.
         """
-        values = (getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
-        exact = (struct.pack("<d", x) if isinstance(x, (float, np.floating)) else x for x in values)
-        return (type(self), *exact)
+        values = [getattr(self, name) for name in _fields(type(self))]
+        return (type(self), *[struct.pack("<d", x) if isinstance(x, FLOATS) else x for x in values])
 
     @property
     @abstractmethod
