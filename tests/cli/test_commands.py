@@ -238,14 +238,16 @@ def test_run_writes_into_a_pipe(tmp_path: Path) -> None:
     assert Path("/dev/stdout").is_symlink()
 
 
-def test_bundle_and_explain(webmm: Cli, tmp_path: Path) -> None:
-    assert webmm("bundle", "page").returncode == 0
-    assert (tmp_path / "page" / "bundle" / "index.json").exists()
+def test_a_bundle_replaces_no_files_of_others(webmm: Cli, tmp_path: Path) -> None:
+    """test_wheel.py builds one."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "precious.txt").write_text("keep")
     assert webmm("bundle", "mine").returncode == 2
     assert (tmp_path / "mine" / "precious.txt").exists()
     assert webmm("serve", "mine", "--no-browser").returncode == 2
+
+
+def test_explain(webmm: Cli) -> None:
     done = webmm("explain", "100", "200", "300")
     assert done.returncode == 0
     assert "→" in done.stdout
@@ -272,7 +274,7 @@ def test_bench_of_reductions(webmm: Cli, tmp_path: Path) -> None:
     assert webmm("shader", "--op", "reduce", "tree", "--layout", "tt").returncode == 2
 
 
-@pytest.mark.parametrize(("op", "kernel"), [("normalise:layer_norm", "rows"), ("elementwise", "map")])
+@pytest.mark.parametrize(("op", "kernel"), sampled([("normalise:layer_norm", "rows"), ("elementwise", "map")]))
 def test_bench_of_normalisations_and_maps(webmm: Cli, tmp_path: Path, op: str, kernel: str) -> None:
     done = webmm("bench", "--op", op, "--sizes", "5x301", "--json", "r.json", "--profile=t.json")
     assert done.returncode == 0, done.stderr
@@ -286,7 +288,9 @@ def test_bench_of_normalisations_and_maps(webmm: Cli, tmp_path: Path, op: str, k
     assert f"y{'[i]' * (kernel == 'map')} = {variant}" in webmm("shader", kernel, "--op", op).stdout
 
 
-@pytest.mark.parametrize(("op", "kernel", "dtype"), [("quantized", "packed", "int8"), ("weights", "vector", "float16")])
+@pytest.mark.parametrize(
+    ("op", "kernel", "dtype"), sampled([("quantized", "packed", "int8"), ("weights", "vector", "float16")], first=1)
+)
 def test_ops_of_quantised_operands(webmm: Cli, tmp_path: Path, op: str, kernel: str, dtype: str) -> None:
     settings = "packed:bm=32:bn=32:tn=4:unroll=1,unpacked" if op == "quantized" else "vector:lanes=8:tm=1"
     variant = ":8bit-128" if op == "weights" else ""

@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from products import check, every_dtype, every_stage, exact, multiply, named, runs, small, view, whole_numbers
+from products import check, every_stage, exact, multiply, named, runs, small, view, whole_numbers
 
 from tests.sampled import crossed, sampled
 from webmm.kernels import LADDER
@@ -19,8 +19,7 @@ SIZES = [(64, 64, 32), (36, 44, 28), (37, 41, 29)]
 TRANSPOSED = list(itertools.product((False, True), repeat=2))
 
 
-@every_dtype
-@every_stage
+@pytest.mark.parametrize(("cls", "dtype"), crossed(LADDER, ["float32", "float16"]), ids=named)
 def test_transposed_operands(device, cls, dtype):
     # All layouts with whole tiles; at edges, and in float16, one: another in the next stage.
     turn = LADDER.index(cls)

@@ -22,7 +22,7 @@ from webmm.problems.gemm import gemm
 
 @pytest.mark.parametrize(
     ("cls", "dtype"),
-    [*((cls, "float32") for cls in LADDER), (Shared, "float16"), (Pipelined, "float16")],
+    sampled([*((cls, "float32") for cls in LADDER), (Shared, "float16"), (Pipelined, "float16")]),
     ids=lambda x: getattr(x, "name", x),
 )
 def test_k_of_100_003(device, cls, dtype):

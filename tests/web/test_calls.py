@@ -107,7 +107,7 @@ WHOLE = [case for case in TABLE if not (case.resident or case.error)]  # cut int
 @pytest.mark.parametrize(
     ("memory", "table"),
     [
-        pytest.param("", some(0, 3), id="a third"),
+        pytest.param("", some(0, 4), id="a fourth"),
         pytest.param("65536", some(1, 6, WHOLE), id="some in pieces"),
         pytest.param("", TABLE, id="all", marks=pytest.mark.long),
         pytest.param("65536", WHOLE, id="all in pieces", marks=pytest.mark.long),
@@ -128,7 +128,7 @@ def test_node(
 
 def test_chromium(page: Any) -> None:
     """Cases that node leaves out: it runs the same code on the same engine."""
-    table = some(1, 4)
+    table = some(2, 4)
     function = CALLS_JS.read_text().replace("export async", "async")
     output = page.evaluate(
         f"""async (cases) => {{ {function}
