@@ -66,16 +66,14 @@ def run_program(program: Program) -> None:
         which = ["--op", program.op, "--axis", str(program.axis)] if program.op else []
         main(["run", *program.operands, *which, "-o", program.c, *["--force"] * program.force])
     from webmm import Device, WebmmError
-    from webmm.dask.files import apply_to_file, multiply_files
+    from webmm.dask.files import apply_to_files
 
     names = [Path(name) for name in (*program.operands, program.c)]
     try:
         with Device() as device:
-            if program.op:
-                rows, force = program.tile[0], program.force
-                apply_to_file(program.op, *names, axis=program.axis, tile=rows, force=force, device=device)
-            else:
-                multiply_files(*names, tile=program.tile, force=program.force, device=device)
+            tile = program.tile[0] if program.op else program.tile
+            more = {"axis": program.axis, "tile": tile, "force": program.force, "device": device}
+            apply_to_files(program.op or "gemm", names[:-1], names[-1], **more)
     except WebmmError as error:
         print(error, file=sys.stderr)
         sys.exit(2)

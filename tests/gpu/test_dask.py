@@ -18,7 +18,7 @@ import webmm
 import webmm.dask
 from webmm import Array, Device, choose
 from webmm.cut.devices import Types
-from webmm.dask import files, products, workers
+from webmm.dask import files, ops, products, workers
 from webmm.errors import ConfigError, ProblemError
 from webmm.kernels.gemm.naive import Naive
 from webmm.problems.gemm import Gemm
@@ -195,7 +195,7 @@ def read(path):
 @pytest.mark.parametrize("kinds", ["nnn", "zzz", "nzn", "nnz"])
 @pytest.mark.parametrize("tile", [None, (20, 30)])
 def test_files(inputs, device, kinds, tile, monkeypatch):
-    monkeypatch.setattr(files, "READ", 2**13)
+    monkeypatch.setattr(ops, "READ", 2**13)
     names = [f"{name}.{'npy' if kind == 'n' else 'zarr'}" for name, kind in zip("abc", kinds, strict=True)]
     calls = []
     c = product(inputs, *names, device=device, tile=tile, memory=2**14, progress=lambda *step: calls.append(step))
@@ -541,7 +541,7 @@ def test_a_run_that_is_killed_anywhere_can_be_resumed(inputs, c, step):
 
 def test_headers_identify_the_inputs(inputs):
     a, b = str(inputs / "a.npy"), str(inputs / "b.zarr")
-    job = files.FileCall(a, b, "", False, (65, 47, 83), "float32", (20, 30), None)
+    job = files.FileCall((a, b), "", False, (65, 47), "float32", (20, 30), None, "gemm")
     before = job.header(1)
     assert before["tile"] == [20, 30]
     zarr.open_array(b, mode="r+")[0, 0] = 7

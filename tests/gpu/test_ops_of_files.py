@@ -6,10 +6,11 @@ import sys
 
 import numpy as np
 import pytest
+import zarr
 
-from webmm import ConfigError, ProblemError
-from webmm.dask import apply_to_file, files
-from webmm.dask.ops import NORMS, result_of
+from webmm import ConfigError, ProblemError, qmatmul
+from webmm.dask import apply_to_files, files
+from webmm.dask.ops import NORMS, op_of_files
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((83, 47)).astype(np.float32)
@@ -20,6 +21,9 @@ CALLS = {
     "normalise:layer_norm": lambda x, axis: (x - x.mean(axis, keepdims=True)) / x.std(axis, keepdims=True),
     "elementwise:relu": lambda x, axis: np.maximum(x, 0),
 }
+
+
+SCALES = tuple(f"--set={each}" for each in ("scale_a=0.02", "zero_a=3", "scale_b=0.05", "zero_b=-7"))
 
 
 class InterruptedRunError(Exception):
@@ -36,7 +40,7 @@ def path(tmp_path):
 @pytest.mark.parametrize("op", CALLS)
 def test_every_op(device, path, op, axis):
     y, heard = path.with_name("y.npy"), []
-    apply_to_file(op, path, y, axis=axis, device=device, tile=20, progress=lambda *told: heard.append(told))
+    apply_to_files(op, path, y, axis=axis, device=device, tile=20, progress=lambda *told: heard.append(told))
     got, expected = np.load(y), CALLS[op](X.astype(np.float64), axis)
     assert got.shape == expected.shape
     assert got.dtype == (np.int32 if op.endswith("argmax") else np.float32)
@@ -49,7 +53,7 @@ def test_every_op(device, path, op, axis):
 def test_every_reduction_and_norm_is_one_of_the_calls(device):
     assert set(NORMS) == {"layer_norm", "rms_norm"}
     for op in ("reduce:mean", "reduce:logsumexp", "normalise:rms_norm", "elementwise:gelu"):
-        assert result_of(op, X, 1, device).shape in ((83, 1), X.shape)
+        assert op_of_files(op).compute([X], device).shape in ((83, 1), X.shape)
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".zarr"])
@@ -66,12 +70,12 @@ def test_an_interrupted_run_is_resumed(device, path, monkeypatch, suffix):
 
     monkeypatch.setattr(files, "compute", recorded)
     with pytest.raises(InterruptedRunError):
-        apply_to_file("normalise:softmax", path, y, device=device, tile=20, progress=stop)
+        apply_to_files("normalise:softmax", path, y, device=device, tile=20, progress=stop)
     assert not y.exists()
     assert computed == [(0, 0), (20, 0)]
     header, *pieces = (json.loads(line) for line in y.with_name(y.name + ".part.done").read_text().splitlines())
     assert (header["op"], header["axis"], len(pieces)) == ("normalise:softmax", 1, 2)
-    apply_to_file("normalise:softmax", path, y, device=device, tile=20)
+    apply_to_files("normalise:softmax", path, y, device=device, tile=20)
     assert computed[2:] == [(40, 0), (60, 0), (80, 0)]
     np.testing.assert_allclose(files.opened(y)[:], CALLS["normalise:softmax"](X, 1), rtol=1e-5)
 
@@ -84,18 +88,18 @@ def test_another_run_starts_again(device, path, monkeypatch, changed):
         raise InterruptedRunError
 
     with pytest.raises(InterruptedRunError):
-        apply_to_file("elementwise:relu", path, y, device=device, tile=83 // 2, progress=stop)
+        apply_to_files("elementwise:relu", path, y, device=device, tile=83 // 2, progress=stop)
     if changed == "operand":
         np.save(path, -X)
     op, axis = "elementwise:silu" if changed == "op" else "elementwise:relu", 0 if changed == "axis" else 1
-    apply_to_file(op, path, y, axis=axis, device=device, tile=83 // 2)
+    apply_to_files(op, path, y, axis=axis, device=device, tile=83 // 2)
     x = (-X if changed == "operand" else X).astype(np.float64)
     np.testing.assert_allclose(np.load(y), x / (1 + np.exp(-x)) if changed == "op" else np.maximum(x, 0), rtol=1e-5)
 
 
 def test_an_operand_that_changes_meanwhile_is_noticed(device, path):
     with pytest.raises(ProblemError, match=r"x\.npy changed.*; run this again"):
-        apply_to_file(
+        apply_to_files(
             *("reduce:max", path, path.with_name("y.npy")), device=device, progress=lambda *_: np.save(path, X + 1)
         )
     assert not path.with_name("y.npy").exists()
@@ -103,28 +107,28 @@ def test_an_operand_that_changes_meanwhile_is_noticed(device, path):
 
 def test_an_op_of_a_plugin(device, path, examples, load_plugin):
     load_plugin(examples / "cumsum.py")
-    apply_to_file("cumsum", path, path.with_name("y.npy"), device=device, tile=20)
+    apply_to_files("cumsum", path, path.with_name("y.npy"), device=device, tile=20)
     np.testing.assert_allclose(np.load(path.with_name("y.npy")), X.cumsum(axis=1), rtol=1e-4, atol=1e-4)
     with pytest.raises(ConfigError, match="op cumsum is from a plugin, which does not reach workers"):
-        apply_to_file("cumsum", path, path.with_name("z.npy"), workers=1)
+        apply_to_files("cumsum", path, path.with_name("z.npy"), workers=1)
     with pytest.raises(ProblemError, match="cumsum supports the last axis only"):
-        apply_to_file("cumsum", path, path.with_name("z.npy"), axis=0, device=device)
+        apply_to_files("cumsum", path, path.with_name("z.npy"), axis=0, device=device)
 
 
 def test_float64_and_other_types(device, path):
     np.save(path, X.astype(np.float64))
-    apply_to_file("reduce:mean", path, path.with_name("y.npy"), axis=0, device=device, tile=20)
+    apply_to_files("reduce:mean", path, path.with_name("y.npy"), axis=0, device=device, tile=20)
     np.testing.assert_allclose(
         np.load(path.with_name("y.npy")), X.astype(np.float64).mean(0, keepdims=True), rtol=1e-14
     )
     with pytest.raises(ProblemError, match="float64 is not supported by activations"):
-        apply_to_file("gelu", path, path.with_name("z.npy"), device=device)
+        apply_to_files("gelu", path, path.with_name("z.npy"), device=device)
     assert sorted(each.name for each in path.parent.iterdir()) == ["x.npy", "y.npy"]  # nothing is left
     with pytest.raises(ProblemError, match="a piece has at least one row or column, not 0"):
-        apply_to_file("gelu", path, path.with_name("z.npy"), device=device, tile=0)
+        apply_to_files("gelu", path, path.with_name("z.npy"), device=device, tile=0)
     np.save(path, X.astype(np.int64))
     with pytest.raises(ProblemError, match="holds <i8; cast to float32"):
-        apply_to_file("reduce:mean", path, path.with_name("z.npy"), device=device)
+        apply_to_files("reduce:mean", path, path.with_name("z.npy"), device=device)
 
 
 def command(path, *arguments):
@@ -146,8 +150,21 @@ def test_the_command(path, examples):
     ("arguments", "words"),
     [
         (("x.npy", "-o", "y.npy"), "a product takes two files, A and B"),
-        (("--op", "reduce:sum", "x.npy", "x.npy", "-o", "y.npy"), "--op reduce:sum takes one file, A"),
-        (("--op", "quantized", "x.npy", "-o", "y.npy"), "op quantized is not for a file; choose from"),
+        (("--op", "reduce:sum", "x.npy", "x.npy", "-o", "y.npy"), "op reduce:sum takes one file, A"),
+        (
+            ("--op", "weights", "x.npy", "-o", "y.npy"),
+            "op weights is not for files; choose from gemm, quantized, expres",
+        ),
+        (("--op", "quantized", "x.npy", "x.npy", "-o", "y.npy"), "op quantized needs the argument scale_a; it takes"),
+        (("--op", "quantized", "x.npy", "x.npy", "-o", "y.npy", *SCALES), "x.npy holds <f4; cast to uint8 or int8"),
+        (("--op", "softmax", "--set", "eps=1", "x.npy", "-o", "y.npy"), "has no argument eps; it takes none"),
+        (("--expression", "x + y", "x.npy", "-o", "y.npy"), "y was not given; the operands are x"),
+        (("--expression", "x + y", "x.npy", "x.npy", "--op", "softmax", "-o", "y.npy"), "leave out --op and --set"),
+        (
+            ("--expression", "x", *["x.npy"] * 5, "-o", "y.npy"),
+            "an expression takes up to four files, x, y, z, w,",
+        ),
+        (("x.npy", "x.npy", "--set", "alpha=2", "-o", "y.npy"), "a product of .npy files has none"),
         (("--op", "reduce:median", "x.npy", "-o", "y.npy"), "unknown variant 'median' of op reduce"),
         (("--op", "reduce:sum", "x.npy", "-o", "x.npy", "--force"), "x.npy"),
         (("--op", "reduce:sum", "--kernel", "tree", "x.npy", "-o", "y.npy"), "--kernel and --profile are for"),
@@ -161,6 +178,75 @@ def test_refused_commands(path, arguments, words):
     assert len(done.stderr.strip().splitlines()) == 1
     assert [each.name for each in path.parent.iterdir()] == ["x.npy"]
     np.testing.assert_array_equal(np.load(path), X)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".zarr"])
+def test_quantised_products(device, path, suffix):
+    rng = np.random.default_rng(8)
+    a, b = rng.integers(0, 256, (50, 70), np.uint8), rng.integers(-128, 128, (70, 45), np.int8)
+    for name, x in (("a", a), ("b", b)):
+        stored(path.with_name(name + suffix), x)
+    arguments = {"scale_a": 0.02, "zero_a": 3, "scale_b": 0.05, "zero_b": -7, "scale_c": 0.5, "zero_c": 100}
+    for kept in (arguments, dict(list(arguments.items())[:4])):
+        c = path.with_name("c.npy")
+        operands = [path.with_name(name + suffix) for name in ("a", "b")]
+        apply_to_files("quantized", operands, c, arguments=kept, tile=(20, 30), device=device, force=True)
+        expected = qmatmul(a, b, **kept, device=device)
+        np.testing.assert_array_equal(np.load(c), expected)
+        assert np.load(c).dtype == expected.dtype
+
+
+def stored(path, x):
+    if path.suffix == ".npy":
+        np.save(path, x)
+    else:
+        zarr.create_array(store=str(path), data=x, chunks=(16, 16))
+
+
+def test_expressions_broadcast(device, path):
+    row = RNG.standard_normal((1, 47)).astype(np.float32)
+    column = RNG.integers(-5, 5, (83, 1), np.int32)
+    np.save(path.with_name("row.npy"), row)
+    stored(path.with_name("column.zarr"), column)
+    operands = [path, path.with_name("row.npy"), path.with_name("column.zarr")]
+    y, heard = path.with_name("y.npy"), []
+    call = {"expression": "maximum(x, y) * float32(z) + 1"}
+    apply_to_files(
+        "expression", operands, y, arguments=call, tile=(20, 30), device=device, progress=lambda *_: heard.append(1)
+    )
+    np.testing.assert_allclose(np.load(y), np.maximum(X, row) * column + 1, rtol=1e-5, atol=1e-6)
+    assert len(heard) == 10
+    compared = {"expression": "x > y"}
+    apply_to_files("expression", operands[:2], y, arguments=compared, device=device, force=True)
+    np.testing.assert_array_equal(np.load(y), row < X)
+    np.save(path.with_name("row.npy"), row[:, :9])
+    with pytest.raises(ProblemError, match="do not broadcast"):
+        apply_to_files("expression", operands[:2], y, arguments=compared, device=device, force=True)
+
+
+def test_other_arguments_start_again(device, path):
+    y = path.with_name("y.npy")
+
+    def stop(done, total):
+        raise InterruptedRunError
+
+    with pytest.raises(InterruptedRunError):
+        apply_to_files("expression", path, y, arguments={"expression": "x + 1"}, tile=40, device=device, progress=stop)
+    apply_to_files("expression", path, y, arguments={"expression": "x + 2"}, tile=40, device=device)
+    np.testing.assert_array_equal(np.load(y), X + 2)
+
+
+def test_commands_with_arguments(path):
+    a = np.arange(35 * 20, dtype=np.uint8).reshape(35, 20)
+    np.save(path.with_name("a.npy"), a)
+    np.save(path.with_name("b.npy"), a.reshape(20, 35).view(np.int8))
+    done = command(path, "--op", "quantized", "a.npy", "b.npy", *SCALES, "-o", "c.npy")
+    assert done.returncode == 0, done.stderr
+    expected = (a.astype(float) - 3) @ (a.reshape(20, 35).view(np.int8).astype(float) + 7) * 0.02 * 0.05
+    np.testing.assert_allclose(np.load(path.with_name("c.npy")), expected, rtol=1e-5, atol=1e-3)
+    done = command(path, "--expression", "exp(x) * y", "x.npy", "x.npy", "-o", "y.npy")
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(np.load(path.with_name("y.npy")), np.exp(X) * X, rtol=1e-5, atol=1e-6)
 
 
 def test_workers_compute_pieces(path):

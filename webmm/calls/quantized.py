@@ -74,7 +74,7 @@ def qmatmul(
     with opened("qmatmul", device, a_q, b_q, devices=devices) as temporary:
         a, b = temporary.data(a_q), temporary.data(b_q)
         batch, m, n = _sizes(a, b)
-        out = _out_dtype(out_dtype, scale_c, element_of(a))
+        out = out_dtype_of(out_dtype, scale_c, element_of(a))
         scale = None if scale_c is None else float(checked_scale("scale_c", scale_c, 1))
         zero, added = _checked_zero_c(zero_c, out), None if bias is None else checked_bias(bias, n)
 
@@ -187,7 +187,7 @@ def _sizes(a: Data, b: Data) -> tuple[tuple[int, ...], int, int]:
     return batch, a.shape[-2], b.shape[-1]
 
 
-def _out_dtype(given: DTypeLike | None, scale_c: float | None, default: DType) -> DType:
+def out_dtype_of(given: DTypeLike | None, scale_c: float | None, default: DType) -> DType:
     """Return the dtype of the result; raises ProblemError if it contradicts `scale_c`."""
     if given is None:
         return F32 if scale_c is None else default

@@ -118,6 +118,17 @@ def setting(text: str) -> tuple[str, str]:
     return name, value
 
 
+def argument(text: str) -> tuple[str, int | float | str]:
+    """Return the name and the value, a number or a word, in "NAME=VALUE"; raises ConfigError for anything else."""
+    name, value = setting(text)
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            pass
+    return name, value
+
+
 def pair(text: str, separator: str, what: str) -> tuple[int, int]:
     """Return the two numbers in `text`; otherwise raises ConfigError, with `what` as the expected form."""
     first, _, second = text.replace(" ", "").partition(separator)

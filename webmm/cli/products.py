@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webmm.cli.options import LAYOUT, OP, OP_DTYPE, PLUGIN, PROFILE, check_outputs, on_device, parse_kernels, trace_file
+from webmm.cli.options import (
+    LAYOUT,
+    OP,
+    OP_DTYPE,
+    PLUGIN,
+    PROFILE,
+    argument,
+    check_outputs,
+    on_device,
+    parse_kernels,
+    trace_file,
+)
 from webmm.dtypes import MATRIX_DTYPES, names
 from webmm.errors import ConfigError
 
@@ -18,13 +29,14 @@ MAX_WORKERS = 4096
 
 
 @click.command()
-@click.argument("a", type=click.Path(path_type=Path))
-@click.argument("b", type=click.Path(path_type=Path), required=False)
+@click.argument("operands", nargs=-1, required=True, metavar="A [B] ...", type=click.Path(path_type=Path))
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), help="File or Zarr folder for the result."
 )
 @PLUGIN
 @OP
+@click.option("--expression", metavar="TEXT", help='Of the elements of up to 4 files, such as "exp(x) * y + 1".')
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Argument of the op: scale_a=0.1.")
 @click.option("--axis", type=click.IntRange(-2, 1), default=-1, show_default=True, help="Axis of an op of A.")
 @click.option("--force", is_flag=True, help="Overwrite an existing output.")
 @click.option("--kernel", "kernel_text", help="Such as blocked or pipelined:bm=128. Default: chosen by webmm.")
@@ -33,10 +45,11 @@ MAX_WORKERS = 4096
 @PROFILE
 @on_device()
 def run(
-    a: Path,
-    b: Path | None,
+    operands: tuple[Path, ...],
     output: Path,
     op: str,
+    expression: str | None,
+    settings: tuple[str, ...],
     axis: int,
     force: bool,
     kernel_text: str | None,
@@ -45,31 +58,40 @@ def run(
     profile: str | None,
     open_device: Open,
 ) -> None:
-    """Multiply the matrices in the files A and B, or compute an op of one array (--op) along an axis of A.
+    """Multiply the matrices in the files A and B, or compute an op (--op) or an expression of files.
 
-    A, B and the output are .npy files or .zarr folders. With --op or --workers, or if one of them is Zarr, the result
-    is computed piece by piece; running the command again resumes an interrupted run. Ops are named as in `webmm bench`,
-    reduce:max, or by their variant, softmax. This needs the extra webmm[dask]. Reductions keep the axis, with length 1.
+    Operands and output are .npy files or .zarr folders. With --op, --expression or --workers, or if one of them is
+    Zarr, the result is computed piece by piece; running the command again resumes an interrupted run. This needs the
+    extra webmm[dask]. Ops are named as in `webmm bench`, reduce:max, or by their variant, softmax; reductions keep the
+    axis, with length 1. --op quantized takes the arguments of webmm.qmatmul() by --set. In an expression, the files are
+    x, y, z and w; they broadcast.
     """
     from webmm import files, report
 
-    if (op == "gemm") != (b is not None):
-        raise ConfigError("a product takes two files, A and B" if b is None else f"--op {op} takes one file, A")
-    if b is None or workers or ".zarr" in (a.suffix, b.suffix, output.suffix):
+    plain = op == "gemm" and expression is None
+    if plain and len(operands) != 2:
+        raise ConfigError("a product takes two files, A and B")
+    if not plain or workers or ".zarr" in (path.suffix for path in (*operands, output)):
         from webmm.report import file_call
 
         if kernel_text or profile is not None:
             raise ConfigError("--kernel and --profile are for .npy files without --op and --workers")
+        if expression is not None and (op != "gemm" or settings):
+            raise ConfigError("--expression is for elements alone: leave out --op and --set")
         named = click.get_current_context().params
         if workers and named["engine"]:
             raise ConfigError("--engine does not reach --workers: set WEBMM_ENGINE instead")
         adapters = [named["adapter"]] * workers if named["adapter"] else None
-        operands = (a,) if b is None else (a, b)
-        line = file_call.compute(op, axis, operands, output, workers, adapters, memory, force, open_device)
+        arguments = dict(map(argument, settings)) if expression is None else {"expression": expression}
+        op = op if expression is None else "expression"
+        line = file_call.compute(op, axis, arguments, operands, output, workers, adapters, memory, force, open_device)
         click.echo(line, err=True)
         return
     if memory:
         raise ConfigError("--memory is for --workers and .zarr only; in Python, Device.memory sets a device's limit")
+    if settings:
+        raise ConfigError("--set gives the arguments of an --op; a product of .npy files has none")
+    a, b = operands
     files.check_output(output, force=force, operands=(a, b))
     check_outputs(trace_file(profile), None)
     kernel = parse_kernels(kernel_text)[0] if kernel_text else None

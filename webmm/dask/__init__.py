@@ -14,10 +14,10 @@ except ImportError as error:
     raise ConfigError("webmm.dask needs Dask, which is not installed: pip install 'webmm[dask]'") from error
 
 from webmm.dask import registered
-from webmm.dask.files import apply_to_file, multiply_files
+from webmm.dask.files import apply_to_files, multiply_files
 from webmm.dask.products import matmul
 from webmm.dask.workers import Adapters, cluster
 
-__all__ = ["Adapters", "apply_to_file", "cluster", "matmul", "multiply_files"]
+__all__ = ["Adapters", "apply_to_files", "cluster", "matmul", "multiply_files"]
 
 registered.register()

@@ -6,29 +6,21 @@ all pieces are finished, the `.part` is renamed and the list is deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from distributed import Client, as_completed
-from numpy.typing import NDArray
 
 from webmm.calls.executor import Progress
-from webmm.calls.gemm import gemm
-from webmm.calls.gemm import matmul as multiply
-from webmm.cut.devices import Types
-from webmm.dask.ops import OWN, op_for_files, result_of, result_shape
+from webmm.cut.pieces import Piece
+from webmm.dask.ops import OWN, SEVERAL, Arguments, op_of_files
 from webmm.dask.output import Output
-from webmm.dask.products import own_device, task_sizes
+from webmm.dask.products import own_device
 from webmm.dask.stored import Corner, FileCall, Written, opened, store
 from webmm.dask.workers import RESOURCE, cluster, count
-from webmm.dtypes import dtype_of
 from webmm.engine.device import Device
 from webmm.errors import ConfigError, ProblemError, WebmmError
-
-READ = 2**28  # bytes that are read at a time: of Zarr operands, or of the operand of an op
 
 
 def multiply_files(
@@ -47,77 +39,85 @@ def multiply_files(
 ) -> Path:
     """Write the product of the matrices in `a` and `b` to `c`, each a .npy file or a .zarr folder, and return its path.
 
-    With `workers`, that many processes on this machine compute pieces, each with its own adapter. With a `client`, its
-    workers do, which need access to the same files. Otherwise this process does, on `device`. `tile` is the number of
-    rows and columns of a piece, by default as planned; `memory` is `Device.memory` of each worker. `progress(done,
-    total)` is called after every piece. An interrupted product is resumed if the operands did not change.
-    Raises ProblemError for files that are not valid matrices or whose shapes or dtypes differ, or that change
-    meanwhile; ConfigError for an output that cannot be written, that another run is writing, or that exists (`force`
-    replaces a .npy file or a Zarr array), and for files beside it named `.part…` that are not from an unfinished run.
+    Everything else is as for `apply_to_files()`.
     """
-    x, y = opened(a), opened(b)
-    if x.dtype != y.dtype:
-        raise ProblemError(f"{a} is {x.dtype}, {b} is {y.dtype}; cast one, e.g. x.astype('{x.dtype}')")
-    if x.shape[1] != y.shape[0]:
-        raise ProblemError(f"{a} has {x.shape[1]} columns, {b} has {y.shape[0]} rows; they must be equal")
-    output = Output(c, (a, b), force)
-    sizes = (x.shape[0], y.shape[1], x.shape[1])
-    size = x.dtype.itemsize
-    rows, columns = tile or task_sizes(sizes, Types(size, size), workers)[:2]
-    names = [str(path.resolve()) for path in (a, b)]
-    cut = (min(rows, sizes[0]), min(columns, sizes[1]))
-    job = FileCall(names[0], names[1], str(output.part), output.zarr, sizes, str(x.dtype), cut, memory)
-    return _run(job, output, workers, adapters, client, device, progress)
+    return apply_to_files(
+        *("gemm", (a, b), c),
+        workers=workers,
+        adapters=adapters,
+        client=client,
+        device=device,
+        tile=tile,
+        memory=memory,
+        force=force,
+        progress=progress,
+    )
 
 
-def apply_to_file(
+def apply_to_files(
     op: str,
-    x: Path,
-    y: Path,
+    operands: Path | Sequence[Path],
+    output: Path,
     *,
     axis: int = -1,
+    arguments: Arguments | None = None,
     workers: int = 0,
     adapters: list[str] | None = None,
     client: Client | None = None,
     device: Device | None = None,
-    tile: int | None = None,
+    tile: int | tuple[int, int] | None = None,
     memory: int | None = None,
     force: bool = False,
     progress: Progress | None = None,
 ) -> Path:
-    """Write an op along an axis of the matrix in `x` to `y`, each a .npy file or a .zarr folder, and return its path.
+    """Write an op of the matrices in `operands` to `output`, each a .npy file or a .zarr folder, and return its path.
 
-    `op` is a reduction, a normalisation, an elementwise function or a plugin's op of one array, as in `webmm bench`:
-    reduce:max, normalise:softmax. Reductions keep the axis, with length 1. `tile` is the number of rows, or for axis 0
-    of columns, of a piece. Everything else, interruptions included, is as for `multiply_files()`. Raises ConfigError
-    for other ops, and for a plugin's op with workers; ProblemError for another axis; otherwise as `multiply_files()`.
+    Arguments:
+
+    - `op`: named as in `webmm bench`: "gemm", the product of two; "quantized", whose `arguments` are those of
+      `webmm.qmatmul()`, numbers each; a reduction (reduce:max), a normalisation (softmax), an elementwise function
+      (gelu) or a plugin's op of one; "expression", whose argument `expression` is one of `webmm.elementwise()` of the
+      operands x, y, z and w, which broadcast.
+    - `axis`: of an op of one matrix. Reductions keep the axis, with length 1.
+    - `workers`: so many processes on this machine compute pieces, each with its own adapter, those of `adapters` if
+      given. With a `client`, its workers do, which need access to the same files. Otherwise this process does, on
+      `device`.
+    - `tile`: the number of rows and columns of a piece, or one number for the axis that is cut; by default as planned.
+    - `memory`: `Device.memory` of each worker, in bytes.
+    - `force`: replace an existing .npy file or Zarr array.
+    - `progress`: called as `progress(done, total)` after every piece.
+
+    An interrupted call is resumed if op, arguments and operands did not change.
+    Raises ProblemError for files that are not valid matrices, whose shapes or dtypes do not fit, or that change
+    meanwhile, and for another axis; ConfigError for other ops or arguments, for a plugin's op with workers, for an
+    output that cannot be written, that another run is writing, or that exists, and for files beside it named `.part…`
+    that are not from an unfinished run.
     """
-    row, found, axis = op_for_files(op), opened(x), _axis(axis)
-    m, n = found.shape
-    if (workers or client) and row.name not in OWN:
+    paths = [operands] if isinstance(operands, Path) else list(operands)
+    call = op_of_files(op, _axis(axis), arguments)
+    found = [opened(path, dtypes=call.dtypes) for path in paths]
+    shape, dtype = call.result(found, paths)
+    if (workers or client) and call.name.partition(":")[0] not in (*OWN, *SEVERAL):
         raise ConfigError(f"op {op} is from a plugin, which does not reach workers; leave them out")
-    (rows, columns), dtype = result_shape(row, found.shape, axis, found.dtype)
-    output = Output(y, (x,), force)
-    across = (n if axis else m) * found.dtype.itemsize  # bytes of a row, or of a column
-    length = max(1, READ // across) if tile is None else tile
-    if length < 1:
+    target = Output(output, tuple(paths), force)
+    rows, columns = call.lengths(found, shape, workers)
+    if tile is not None:
+        rows, columns = tile if isinstance(tile, tuple) else (rows, tile) if call.along else (tile, columns)
+    if min(rows, columns) < 1:
         raise ProblemError(f"a piece has at least one row or column, not {tile}")
-    lengths = (min(length, rows), columns) if axis else (rows, min(length, columns))
-    named = f"{row.name}:{row.variant}" if row.variant else row.name
-    name, shape = str(x.resolve()), (rows, columns, (m, n)[axis])
     job = FileCall(
-        name,
-        "",
-        str(output.part),
-        output.zarr,
+        tuple(str(path.resolve()) for path in paths),
+        str(target.part),
+        target.zarr,
         shape,
         dtype,
-        lengths,
+        (min(rows, shape[0]), min(columns, shape[1])),
         memory,
-        named,
-        axis,
+        call.name,
+        call.axis,
+        tuple(sorted(call.arguments.items())),
     )
-    return _run(job, output, workers, adapters, client, device, progress)
+    return _run(job, target, workers, adapters, client, device, progress)
 
 
 def _axis(axis: int) -> int:
@@ -172,27 +172,8 @@ def _computed(job: FileCall, todo: list[Corner], client: Client | None, device: 
 
 def compute(job: FileCall, corner: Corner, device: Device | None = None) -> Written:
     """Compute a piece, write it, and return it with its checksum."""
-    rows, columns = job.slices(corner)
+    call = op_of_files(job.op, job.axis, dict(job.arguments))
+    (m, n), operands = job.slices(corner), [opened(Path(name), dtypes=call.dtypes) for name in job.operands]
+    piece = Piece({"m": (m.start, m.stop), "n": (n.start, n.stop)})
     with own_device(memory=job.memory, device=device) as device:
-        if job.op:
-            x = opened(Path(job.a))
-            return store(job, corner, result_of(job.op, x[rows] if job.axis else x[:, columns], job.axis, device))
-        a, b = opened(Path(job.a)), opened(Path(job.b))
-        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-            found = multiply(a[rows], b[:, columns], device=device)
-        else:
-            found = _along_k(a, b, rows, columns, device)
-    return store(job, corner, found)
-
-
-def _along_k(a: Any, b: Any, rows: slice, columns: slice, device: Device) -> NDArray[Any]:
-    """Return a piece; reads the operands in pieces along k and accumulates the sum on the device."""
-    dtype, k = dtype_of(a.dtype), a.shape[1]
-    m, n = rows.stop - rows.start, columns.stop - columns.start
-    step = max(1, READ // ((m + n) * dtype.itemsize))
-    with device.zeros((m, n), dtype.sums) as total:
-        for start in range(0, k, step):
-            inner = slice(start, min(start + step, k))
-            with device.array(a[rows, inner]) as x, device.array(b[inner, columns]) as y:
-                gemm(x, y, total, beta=1.0)
-        return np.asarray(total.numpy(), dtype.numpy)
+        return store(job, corner, call.piece(operands, piece, device))

@@ -1,4 +1,4 @@
-"""The unfinished output of a product in pieces: `C.npy.part` or `C.zarr.part`, and the list of its finished pieces.
+"""The unfinished output of a call in pieces: `C.npy.part` or `C.zarr.part`, and the list of its finished pieces.
 
 The list, `C….part.done`, begins with a header: what is multiplied, and which file or folder is its `.part`. A line for
 each piece follows once its data are on the disk. A `.part` that does not agree with its list is not webmm's, and is not
@@ -63,7 +63,7 @@ class List:
 
 
 class Output:
-    """The output of a product in pieces, and the files beside it; `force` allows to replace a .npy file or Zarr array.
+    """The output of a call in pieces, and the files beside it; `force` allows to replace a .npy file or Zarr array.
 
     Raises ConfigError for a path that cannot be such an output.
     """
@@ -118,7 +118,7 @@ class Output:
     def _check(self) -> None:
         """Raise ConfigError if the output must not be replaced."""
         if is_stream(self.path):
-            raise ConfigError(f"{self.path} is a pipe or a device; a product in pieces needs a file or a folder")
+            raise ConfigError(f"{self.path} is a pipe or a device; a call in pieces needs a file or a folder")
         self._check_output(self._force)
         if self.zarr and self._target.exists() and not is_zarr_array(self._target):
             raise ConfigError(f"{self.path} is not a Zarr array, or holds other files, too; move it away")
@@ -191,7 +191,7 @@ class Output:
         try:
             c = opened(self.part, zarr=job.zarr, dtypes=STORED)
             same = c.chunks == job.lengths if job.zarr else _is_plain(c, self.part)
-            same = same and (c.shape, c.dtype) == (job.shape[:2], job.dtype)
+            same = same and (c.shape, c.dtype) == (job.shape, job.dtype)
             return same and all(checksum(c[job.slices(corner)]) == total for corner, total in found.finished.items())
         except Exception:  # as for opened(); also from reading a chunk
             return False
@@ -203,13 +203,12 @@ class Output:
 
     def _begin(self, job: FileCall) -> None:
         """Create an empty `.part`; its list comes first, so that at no moment there is a `.part` of unknown origin."""
-        m, n, _ = job.shape
         with tempfile.TemporaryDirectory(dir=self.part.parent, prefix=f".{self.part.name}.") as folder:
             new = Path(folder) / "part"
             if self.zarr:
-                zarr_library().create_array(store=str(new), shape=(m, n), chunks=job.lengths, dtype=job.dtype)
+                zarr_library().create_array(store=str(new), shape=job.shape, chunks=job.lengths, dtype=job.dtype)
             else:
-                np.lib.format.open_memmap(new, "w+", dtype=np.dtype(job.dtype), shape=(m, n))
+                np.lib.format.open_memmap(new, "w+", dtype=np.dtype(job.dtype), shape=job.shape)
             line = json.dumps(job.header(new.lstat().st_ino)) + "\n"
             write_atomically(self.done, lambda file: file.write(line.encode()))
             os.rename(new, self.part)
@@ -234,7 +233,7 @@ class Output:
         with writing(self.path):
             found = self._list()
             if not found or found.header != job.header(self.part.lstat().st_ino):
-                raise ProblemError(f"{job.a}{f' or {job.b}' * bool(job.b)} changed meanwhile; run this again")
+                raise ProblemError(f"{' or '.join(job.operands)} changed meanwhile; run this again")
             self._check()
             if self.zarr:
                 self._replace_folder()

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.cut.pieces import ranges
-from webmm.dtypes import F64, FLOATS, I32, DType
+from webmm.dtypes import BOOL, F64, FLOATS, I8, I32, U8, DType
 from webmm.errors import ConfigError, ProblemError
 from webmm.files import load_matrix, reading, writing
 
 ZARR = ".zarr"
-SCHEMA = "webmm.tiles/1"
-STORED = (*FLOATS, F64, I32)  # element types of results: positions are int32
+SCHEMA = "webmm.pieces/1"
+STORED = (*FLOATS, F64, I32, I8, U8, BOOL)  # element types of results
 END = 2**20  # bytes at the beginning and at the end of an operand that identify it
 # Files of a Zarr array: metadata, and chunks, whose writing may have been cut off.
 ZARR_FILE = re.compile(
@@ -33,25 +33,22 @@ Written = tuple[int, int, int]  # … and the checksum of its bytes
 
 @dataclass(frozen=True)
 class FileCall:
-    """A product of two files, or an `op` along an `axis` of one: everything that a worker needs to compute a piece.
+    """An op of matrices in files: everything that a worker needs to compute a piece."""
 
-    `shape` is that of the result, followed by the length of the axis that is summed, or along which the op is.
-    """
-
-    a: str
-    b: str  # "" unless it is a product
+    operands: tuple[str, ...]
     part: str
     zarr: bool  # whether `part` is a Zarr folder
-    shape: tuple[int, int, int]
+    shape: tuple[int, int]  # of the result
     dtype: str
     lengths: tuple[int, int]  # the rows and columns of a piece
     memory: int | None
-    op: str = ""  # NAME or NAME:VARIANT; "" for a product
+    op: str  # NAME or NAME:VARIANT
     axis: int = 1
+    arguments: tuple[tuple[str, Any], ...] = ()  # numbers and words by name
 
     def corners(self) -> list[Corner]:
         """Return the pieces in row-major order."""
-        m, n, _ = self.shape
+        m, n = self.shape
         return [
             (row, column)
             for (row, _), (column, _) in itertools.product(ranges(m, self.lengths[0]), ranges(n, self.lengths[1]))
@@ -59,11 +56,11 @@ class FileCall:
 
     def has(self, corner: Corner) -> bool:
         """Return whether there is such a piece."""
-        return all(at in range(0, size, step) for at, size, step in zip(corner, self.shape, self.lengths, strict=False))
+        return all(at in range(0, size, step) for at, size, step in zip(corner, self.shape, self.lengths, strict=True))
 
     def slices(self, corner: Corner) -> tuple[slice, slice]:
         """Return the rows and columns of a piece."""
-        (row, column), (rows, columns), (m, n, _) = corner, self.lengths, self.shape
+        (row, column), (rows, columns), (m, n) = corner, self.lengths, self.shape
         return slice(row, min(row + rows, m)), slice(column, min(column + columns, n))
 
     def nbytes(self, corner: Corner) -> int:
@@ -72,25 +69,22 @@ class FileCall:
         return int((rows.stop - rows.start) * (columns.stop - columns.start) * np.dtype(self.dtype).itemsize)
 
     def header(self, part: int) -> dict[str, Any]:
-        """Return what must be unchanged to resume a product; `part` is the number of the `.part` in its file system."""
-        operands = [[name, *fingerprint(Path(name))] for name in (self.a, self.b) if name]
-        call = {"op": self.op, "axis": self.axis} if self.op else {}
+        """Return what must be unchanged to resume a call; `part` is the number of the `.part` in its file system."""
+        operands = [[name, *fingerprint(Path(name))] for name in self.operands]
+        call = {"op": self.op, "axis": self.axis, "arguments": [list(each) for each in self.arguments]}
         known = call | {"shape": list(self.shape), "dtype": self.dtype, "tile": list(self.lengths), "zarr": self.zarr}
         return {"schema": SCHEMA, **known, "operands": operands, "part": part}
 
     @classmethod
     def of(cls, header: dict[str, Any]) -> FileCall:
         """Return the job of a header, without its files; raises ValueError, TypeError or KeyError if it is invalid."""
-        (m, n, k), (rows, columns) = header["shape"], header["tile"]
-        numbers = (m, n, k, rows, columns, header["part"])
+        (m, n), (rows, columns) = header["shape"], header["tile"]
+        numbers = (m, n, rows, columns, header["part"])
         if not (header["schema"] == SCHEMA and all(type(number) is int and number > 0 for number in numbers)):
             raise ValueError("the header is invalid")
         if header["dtype"] not in [dtype.name for dtype in STORED] or not isinstance(header["zarr"], bool):
             raise ValueError("the header is invalid")
-        op, axis = header.get("op", ""), header.get("axis", 1)
-        if not isinstance(op, str) or axis not in (0, 1):
-            raise ValueError("the header is invalid")
-        return cls("", "", "", header["zarr"], (m, n, k), header["dtype"], (rows, columns), None, op, int(axis))
+        return cls((), "", header["zarr"], (m, n), header["dtype"], (rows, columns), None, str(header["op"]))
 
 
 def fingerprint(path: Path) -> tuple[int, int, str]:

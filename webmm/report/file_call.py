@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,12 +15,14 @@ from webmm.errors import ConfigError
 from webmm.text import amount
 
 if TYPE_CHECKING:
+    from webmm.dask.ops import Arguments
     from webmm.report import Open
 
 
 def compute(
     op: str,
     axis: int,
+    arguments: Arguments,
     operands: tuple[Path, ...],
     output: Path,
     workers: int,
@@ -30,15 +31,15 @@ def compute(
     force: bool,
     open_device: Open,
 ) -> str:
-    """Write A·B, or an op of A, to `output` and return a line that describes it.
+    """Write an op of the operands to `output` and return a line that describes it.
 
     `adapters` names an adapter per worker; without workers, `open_device` opens the device of this process. `memory` is
-    an amount such as "8GB". Raises as `webmm.dask.multiply_files()` and `apply_to_file()` do.
+    an amount such as "8GB". Raises as `webmm.dask.apply_to_files()` does.
     """
     room = None if memory is None else amount(memory)
     if memory is not None and (room is None or room < 1):
         raise ConfigError(f"--memory is an amount such as 8GB, not {memory!r}")
-    from webmm.dask.files import apply_to_file, multiply_files
+    from webmm.dask.files import apply_to_files
 
     began = time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -47,9 +48,10 @@ def compute(
         Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as bar,
     ):
         task = bar.add_task(output.name, total=None)
-        call = multiply_files if op == "gemm" else partial(apply_to_file, op, axis=axis)
-        call(
-            *(*operands, output),
+        apply_to_files(
+            *(op, operands, output),
+            axis=axis,
+            arguments=arguments,
             workers=workers,
             adapters=adapters,
             device=device,
