@@ -122,8 +122,8 @@ export function parseNpy(file) {
   return new Matrix(data, [rows, columns]).as(type === "f2" ? "float16" : "float32");
 }
 
-/** @param {ArrayBuffer} file */
-function npyHeader(file) {
+/** @param {ArrayBuffer} file the start of a file, with its header */
+export function npyHeader(file) {
   const bytes = new Uint8Array(file);
   const view = new DataView(file);
   if (bytes.length < 12 || String.fromCharCode(...bytes.subarray(0, 6)) !== "\x93NUMPY") {
@@ -161,15 +161,21 @@ function npyHeader(file) {
 
 /** @param {Matrix} matrix @returns {ArrayBuffer} the contents of a NumPy file (.npy) */
 export function toNpy(matrix) {
-  const type = matrix.dtype === "float16" ? "<f2" : "<f4";
-  const header = `{'descr': '${type}', 'fortran_order': False, 'shape': (${matrix.rows}, ${matrix.columns}), }`;
-  const length = Math.ceil((header.length + 11) / 64) * 64 - 10; // the data starts at a multiple of 64 bytes
-  const file = new Uint8Array(10 + length + matrix.data.byteLength);
-  file.set([0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59, 1, 0, length & 255, length >> 8]);
-  file.set(new TextEncoder().encode(header.padEnd(length - 1) + "\n"), 10);
-  const data = matrix.data;
-  file.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), 10 + length);
+  const { data } = matrix;
+  const head = npyHead(matrix.dtype === "float16" ? "f2" : "f4", matrix.shape);
+  const file = new Uint8Array(head.length + data.byteLength);
+  file.set(head);
+  file.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), head.length);
   return file.buffer;
+}
+
+/** @param {string} type of the elements @param {readonly number[]} shape @returns {Uint8Array<ArrayBuffer>} what precedes the elements in a .npy file */
+export function npyHead(type, [rows, columns]) {
+  const header = `{'descr': '<${type}', 'fortran_order': False, 'shape': (${rows}, ${columns}), }`;
+  const length = Math.ceil((header.length + 11) / 64) * 64; // the data starts at a multiple of 64 bytes
+  const head = new TextEncoder().encode(header.padStart(header.length + 10).padEnd(length - 1) + "\n");
+  head.set([0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59, 1, 0, (length - 10) & 255, (length - 10) >> 8]);
+  return head;
 }
 
 // CSV

@@ -31,7 +31,7 @@ class Traffic(NamedTuple):
     vector_stores: float = 0  # stores of vec4
     exchanged: float = 0  # vec4 of sums per invocation that are added through workgroup memory at the end
 
-    @property
-    def loads_per_fma(self) -> float:
-        """Loads from storage and workgroup memory per vec4 FMA."""
-        return 4 * (self.vector_loads + self.scalar_loads + self.workgroup_loads) / self.fmas
+
+def loads_per_fma(traffic: Traffic) -> float:
+    """Return the loads from storage and workgroup memory per vec4 FMA."""
+    return 4 * (traffic.vector_loads + traffic.scalar_loads + traffic.workgroup_loads) / traffic.fmas

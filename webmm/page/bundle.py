@@ -35,7 +35,7 @@ ON_DEMAND = ("bundle/models/", "bundle/templates/", "bundle/translated/", "bundl
 LAZY = (  # … and modules.
     *(*ON_DEMAND, "bundle/ladders.js", "bundle/export.js"),
     *(f"panels/{name}.js" for name in ("multiply", "options", "explain", "ops", "picture", "code", "traffic")),
-    *("panels/tune.js", "panels/compare.js", "panels/help.js", "made.js", "leaderboard.html"),
+    *("panels/tune.js", "panels/compare.js", "panels/help.js", "made.js", "files.js", "leaderboard.html"),
 )
 # Modules that the page needs at the start: they and all their imports are preloaded in parallel.
 STARTED = ("main.js", "panels/ladder.js", "bundle/core.js", "bundle/templates/gemm/tile_2d.js")

@@ -13,7 +13,7 @@ from pathlib import Path
 from webmm.page import bundle, index
 from webmm.version import __version__
 
-ENTRIES = {".": "webmm", "./shaders": "shaders"}  # import paths of the package, and their modules
+ENTRIES = {".": "webmm", "./files": "files", "./shaders": "shaders"}  # import paths of the package, and their modules
 PACKAGE = {
     "name": "webmm",
     "version": __version__,

@@ -24,6 +24,7 @@ from webmm.errors import ConfigError, ProblemError, ShaderError
 from webmm.kernels import REGISTERED, label_of
 from webmm.kernels.base import Kernel
 from webmm.kernels.product import ProductKernel
+from webmm.kernels.traffic import loads_per_fma
 from webmm.measure import roofline, tuner
 from webmm.measure.records import Record
 from webmm.measure.selftest import run as run_selftest
@@ -88,7 +89,7 @@ def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open)
 def _loads(kernel: Kernel[Any], problem: Problem) -> str:
     """Return the loads that a kernel issues per vec4 FMA, as text; empty if they are not known."""
     traffic = kernel.traffic(problem) if isinstance(kernel, ProductKernel) else None
-    return f", {traffic.loads_per_fma:.2g} loads per vec4 FMA" if traffic else ""
+    return f", {loads_per_fma(traffic):.2g} loads per vec4 FMA" if traffic else ""
 
 
 def _pieces(problem: Gemm, device: Device) -> list[Piece]:

@@ -24,6 +24,7 @@ from webmm.errors import UnsupportedError, WebmmError
 from webmm.kernels import label_of
 from webmm.kernels.base import Kernel
 from webmm.kernels.product import ProductKernel
+from webmm.kernels.traffic import loads_per_fma
 from webmm.measure import roofline
 from webmm.measure.bench import CPU_STAGE, Bench, Progress, record_of, relative, time_product
 from webmm.measure.records import Record
@@ -198,7 +199,7 @@ def _loads(record: Record) -> str:
     """Return the loads that a kernel issues per vec4 FMA, as text; "–" if they are not known."""
     kernel: Kernel[Any] | None = kernel_of(record)
     traffic = kernel.traffic(problem_of(record)) if isinstance(kernel, ProductKernel) else None
-    return f"{traffic.loads_per_fma:.2g}" if traffic else "–"
+    return f"{loads_per_fma(traffic):.2g}" if traffic else "–"
 
 
 def duration(us: float | None) -> str:
