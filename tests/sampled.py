@@ -19,11 +19,14 @@ def _tuple(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def crossed(*tables: Iterable[Any], step: int = 2) -> list[Any]:
+def crossed(*given: Iterable[Any], step: int = 0) -> list[Any]:
     """Return all combinations, with all but every `step`-th along each table marked as long.
 
-    Each value is in the sample as often as any other of its table, with other values of the other tables in turn.
+    Each value is in the sample as often as any other of its table, with other values of the other tables in turn. By
+    default a third is left, or half if a table has two values.
     """
+    tables = [list(table) for table in given]
+    step = step or min(3, *map(len, tables))
     marks = {False: (), True: (pytest.mark.long,)}
     return [
         pytest.param(*(value for _, value in each), marks=marks[sum(i for i, _ in each) % step != 0])

@@ -158,8 +158,10 @@ def random_file(path, shape, seed):
 
 @pytest.mark.parametrize(
     ("shape", "tile"),
-    [((192, 192, 209_000), (96, 192)), ((9_000, 8_800, 64), (2_250, 2_200))],
-    ids=["long k", "large C"],
+    [
+        pytest.param((192, 192, 209_000), (96, 192), id="long k", marks=pytest.mark.long),
+        pytest.param((9_000, 8_800, 64), (2_250, 2_200), id="large C"),
+    ],
 )
 def test_320_megabytes_by_workers_of_32(client, tmp_path, shape, tile):
     m, n, k = shape

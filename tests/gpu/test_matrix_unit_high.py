@@ -1,7 +1,6 @@
 """float32 split into two float16: within the bound for elements of any magnitude, with emulated fragments."""
 
 import dataclasses
-import itertools
 
 import emulation
 import numpy as np
@@ -47,7 +46,7 @@ def units(device, kernel, a, b):
 
 
 # Several whole tiles; edges in chunks of four and in single elements; k in one phase and in two.
-@pytest.mark.parametrize("layout", sampled(["nn", "nt", "tn", "tt"], 3))
+@pytest.mark.parametrize("layout", sampled(["nn", "nt", "tn", "tt"], 4, 3))
 def test_layouts_and_shapes(device, small, layout):
     turned = {"ta": layout[0] == "t", "tb": layout[1] == "t"}
     whole, chunks, single, short = (((32, 32, 32), 1), ((36, 20, 156), 2), ((19, 21, 141), 2), ((8, 16, 5), 2))
@@ -69,13 +68,12 @@ def test_rows_not_aligned_to_vec4(device, small, layout, shape, pads):
 
 
 def test_one_column_and_one_row(device, small):
-    for shape in ((1, 40, 33), (40, 1, 144), (1, 1, 1)):
+    for shape in ((1, 40, 33), (40, 1, 144)):
         check(device, small, gemm(*shape, precision="high"))
 
 
 def test_results_in_float16(device, small):
-    for shape in ((32, 64, 144), (33, 39, 35)):
-        check(device, small, gemm(*shape, out_dtype="f16", precision="high"))
+    check(device, small, gemm(33, 39, 35, out_dtype="f16", precision="high"))
 
 
 @pytest.mark.parametrize(
@@ -96,20 +94,20 @@ def test_other_tiles(device, small, settings):
     check_exactly(device, dataclasses.replace(small, **settings), gemm(72, 64, 160, precision="high"))
 
 
-def test_epilogues(device, small):
+@pytest.mark.parametrize(("bias", "activation"), sampled([("column", "relu"), ("row", "gelu"), ("matrix", "")], 3, 1))
+def test_epilogues(device, small, bias, activation):
     problem = gemm(40, 33, 136, precision="high")
     a, b = (x[0] for x in fractions(problem))
     before = np.full((40, 33), 0.5, np.float32)
-    for bias, activation in (("column", "relu"), ("row", "gelu"), ("matrix", "")):
-        values = np.linspace(-1, 1, {"row": 40, "column": 33, "matrix": 40 * 33}[bias]).astype(np.float32)
-        p = dataclasses.replace(problem, alpha=0.75, beta=2.0, bias=bias, activation=activation)
-        with device.array(a) as x, device.array(b) as y, device.array(before) as c, device.array(values) as v:
-            device.run(small, p, x, y, c, v)
-            got = c.numpy()
-        shape = {"row": (40, 1), "column": (1, 33), "matrix": (40, 33)}[bias]
-        expected = 0.75 * (a.astype(np.float64) @ b) + values.reshape(shape)
-        expected = ACTIVATIONS[activation].reference(expected) if activation else expected
-        np.testing.assert_allclose(got, expected + 1.0, rtol=1e-5, atol=1e-4)
+    values = np.linspace(-1, 1, {"row": 40, "column": 33, "matrix": 40 * 33}[bias]).astype(np.float32)
+    p = dataclasses.replace(problem, alpha=0.75, beta=2.0, bias=bias, activation=activation)
+    with device.array(a) as x, device.array(b) as y, device.array(before) as c, device.array(values) as v:
+        device.run(small, p, x, y, c, v)
+        got = c.numpy()
+    shape = {"row": (40, 1), "column": (1, 33), "matrix": (40, 33)}[bias]
+    expected = 0.75 * (a.astype(np.float64) @ b) + values.reshape(shape)
+    expected = ACTIVATIONS[activation].reference(expected) if activation else expected
+    np.testing.assert_allclose(got, expected + 1.0, rtol=1e-5, atol=1e-4)
 
 
 # Splitting into two float16
@@ -181,7 +179,7 @@ def test_zeros_are_not_in_doubt_without_small_elements(device, small, monkeypatc
     rng = np.random.default_rng(4)
     a, b = (rng.integers(-2, 3, shape).astype(np.float32) for shape in ((48, 200), (200, 40)))
     assert (a @ b == 0).any()
-    for k, transposed in itertools.product((200, 199), (False, True)):  # vec4 and single elements, along k and across
+    for k, transposed in ((200, False), (199, True)):  # vec4 along k, single elements across
         problem = gemm(48, 40, k, transpose_a=transposed, transpose_b=transposed, precision="high")
         got, _ = multiply(device, small, problem, a[None, :, :k], b[None, :k])
         np.testing.assert_array_equal(got[0], a[:, :k] @ b[:k])

@@ -14,9 +14,9 @@ from webmm.kernels.gemm.workgroup_2d import Workgroup2D
 from webmm.problems.gemm import gemm
 from webmm.wgsl.render import render
 
-ROUNDS = 5_000
+ROUNDS = 4_000
 PROBLEM = gemm(64, 64, 16)
-GROWTH = 24 * 2**20  # bytes; leaking the 24 KiB of arrays of each round would add 120 MB, leaking 8 KiB 40 MB
+GROWTH = 20 * 2**20  # bytes; leaking the 24 KiB of arrays of each round would add 98 MB, leaking 8 KiB 32 MB
 
 
 def round_trip(device, a, b):

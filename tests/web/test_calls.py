@@ -26,6 +26,14 @@ TRANSPOSES = ("transpose_a", "transpose_b")  # options of webmm.js; Python passe
 WEIGHTS = inspect.signature(webmm.quantize_blocks).parameters
 
 
+def some(start: int, step: int, table: list[Case] = TABLE) -> list[Case]:
+    """Return every so many cases of each call, from the given one on."""
+    calls: dict[str, list[Case]] = {}
+    for case in table:
+        calls.setdefault(case.call, []).append(case)
+    return [case for each in calls.values() for case in each[start % len(each) :: step]]
+
+
 def make_call(case: Case, device: webmm.Device) -> Any:
     """Return the result of a case's call in Python; raises the call's errors."""
 
@@ -79,8 +87,12 @@ def judge(
     assert faults(outcomes, table, features, python=python) == {}
 
 
-def test_python(device: webmm.Device) -> None:
-    judge([python(case, device) for case in TABLE], device.capabilities.features, python=True)
+@pytest.mark.parametrize(
+    "table",
+    [pytest.param(some(0, 2), id="half"), pytest.param(some(1, 2), id="the others", marks=pytest.mark.long)],
+)
+def test_python(device: webmm.Device, table: list[Case]) -> None:
+    judge([python(case, device) for case in table], device.capabilities.features, table, python=True)
 
 
 def test_python_without_float64(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,22 +105,14 @@ def test_python_without_float64(monkeypatch: pytest.MonkeyPatch) -> None:
     judge(outcomes, features, table, python=True)
 
 
-def some(start: int, step: int, table: list[Case] = TABLE) -> list[Case]:
-    """Return every so many cases of each call, from the given one on."""
-    calls: dict[str, list[Case]] = {}
-    for case in table:
-        calls.setdefault(case.call, []).append(case)
-    return [case for each in calls.values() for case in each[start % len(each) :: step]]
-
-
 WHOLE = [case for case in TABLE if not (case.resident or case.error)]  # cut into pieces where memory is little
 
 
 @pytest.mark.parametrize(
     ("memory", "table"),
     [
-        pytest.param("", some(0, 4), id="a fourth"),
-        pytest.param("65536", some(1, 6, WHOLE), id="some in pieces"),
+        pytest.param("", some(0, 8), id="an eighth"),
+        pytest.param("65536", some(1, 12, WHOLE), id="some in pieces"),
         pytest.param("", TABLE, id="all", marks=pytest.mark.long),
         pytest.param("65536", WHOLE, id="all in pieces", marks=pytest.mark.long),
     ],
@@ -128,7 +132,7 @@ def test_node(
 
 def test_chromium(page: Any) -> None:
     """Cases that node leaves out: it runs the same code on the same engine."""
-    table = some(2, 4)
+    table = some(4, 8)
     function = CALLS_JS.read_text().replace("export async", "async")
     output = page.evaluate(
         f"""async (cases) => {{ {function}
