@@ -3,7 +3,7 @@
  * Calls on matrices in .npy files, which may be larger than memory, as in webmm/dask/files.py: cut into pieces by the
  * translation of webmm/cut/arrays.py. A piece is read from the files while the device computes the one before.
  *
- *     const [a, b] = await Promise.all([...input.files].map((file) => NpyFile.open(file)));
+ *     const [a, b] = await Promise.all([...chosen].map((file) => NpyFile.open(file)));
  *     const c = await applyToFiles(gpu, "gemm", [a, b]);
  *     link.href = URL.createObjectURL(c.blob);
  *
@@ -27,6 +27,7 @@ import { npyHead, npyHeader } from "./matrix.js";
 const TYPES = { f2: "float16", f4: "float32", f8: "float64", i1: "int8", u1: "uint8", i4: "int32" };
 const HEADER = 2 ** 16; // bytes, which hold any header of a matrix
 const MEMORY = 2 ** 28; // bytes of pieces on the device at a time, by default
+const LEAST = 2 ** 12; // with less, pieces would be a few elements each
 const RUN = 2 ** 16; // bytes; shorter runs are not read one by one, but together with what is between them
 
 /** A matrix in a .npy file. Its elements are read when they are needed. */
@@ -152,6 +153,8 @@ export async function applyToFiles(device, op, operands, options = {}) {
   const { axis = -1, memory = MEMORY, write, progress, ...more } = options;
   if (![-2, -1, 0, 1].includes(axis))
     throw new ProblemError(`axis ${axis} is out of range for a matrix; choose 0 or 1`);
+  if (!(typeof memory === "number" && memory >= LEAST))
+    throw new ProblemError(`memory is a number of bytes, at least ${LEAST}, not ${memory}`);
   const called = opOf(op, (axis + 2) % 2);
   check(called, op, operands, more);
   const shape = called.shape(operands.map((x) => x.shape));

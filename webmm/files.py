@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.dtypes import F64, FLOATS, DType
+from webmm.dtypes import BYTES, F64, FLOATS, DType
 from webmm.errors import ConfigError, ProblemError
 
 MAX_TEXT = 2**26  # bytes
@@ -183,8 +183,13 @@ def load_matrix(path: Path, dtypes: tuple[DType, ...] = (*FLOATS, F64)) -> NDArr
         raise ProblemError(f"{path} holds an empty matrix of shape {data.shape}")
     if data.dtype not in [dtype.numpy for dtype in dtypes]:
         names = " or ".join(dtype.name for dtype in dtypes)
-        raise ProblemError(f"{path} holds {data.dtype.str}; cast to {names}, e.g. x.astype('{FLOATS[0].name}')")
+        raise ProblemError(f"{path} holds {data.dtype.str}; cast to {names}, e.g. {cast(dtypes[0])}")
     return data
+
+
+def cast(dtype: DType) -> str:
+    """Return what gives elements of a type, to show in messages."""
+    return "webmm.quantize(x)" if dtype in BYTES else f"x.astype('{dtype.name}')"
 
 
 def save_matrix(path: Path, matrix: NDArray[Any]) -> None:

@@ -187,7 +187,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "a.npy a.npy -o c.npy --workers 2 --memory much": "--memory is an amount such as 8GB",
         "a.npy a.npy -o c.npy --memory 8GB": "--memory is for --workers",
         "a.npy a.npy -o c.npy --workers 2 --engine dawn": "set WEBMM_ENGINE",
-        "a.npy a.npy -o c.zarr --kernel naive": "are for .npy files",
+        "a.npy a.npy -o c.zarr --kernel naive": "are for products of .npy files",
         "fifo a.npy -o c.zarr": "it is a pipe",
         "a.npy a.npy -o a.npy --force": "and the operand a.npy overlap; write elsewhere",
         "a.npy a.npy -o a.npy --force --workers 1": "and the operand a.npy overlap; write elsewhere",

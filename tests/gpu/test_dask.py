@@ -542,15 +542,15 @@ def test_a_run_that_is_killed_anywhere_can_be_resumed(inputs, c, step):
 def test_headers_identify_the_inputs(inputs):
     a, b = str(inputs / "a.npy"), str(inputs / "b.zarr")
     job = files.FileCall((a, b), "", False, (65, 47), "float32", (20, 30), None, "gemm")
-    before = job.header(1)
+    before = job.header(1, "")
     assert before["tile"] == [20, 30]
     zarr.open_array(b, mode="r+")[0, 0] = 7
-    changed = job.header(1)
+    changed = job.header(1, "")
     assert changed != before
     times = (inputs / "a.npy").stat()
     np.save(inputs / "a.npy", A + 1)
     os.utime(inputs / "a.npy", ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert job.header(1) != changed, "same size and time, other contents"
+    assert job.header(1, "") != changed, "same size and time, other contents"
 
 
 def test_a_device_serves_one_task_at_a_time(device):

@@ -93,10 +93,10 @@ def test_a_killed_worker_does_not_change_the_result(client, tmp_path):
 
 def slow_down_files():
     """Delay each tile of a product of files."""
-    from webmm.dask import files
+    from webmm.dask import ops
 
-    multiply = files.multiply
-    files.multiply = lambda *args, **more: (time.sleep(0.2), multiply(*args, **more))[1]
+    multiply = ops.matmul
+    ops.matmul = lambda *args, **more: (time.sleep(0.2), multiply(*args, **more))[1]
 
 
 def test_a_worker_killed_while_writing_files_does_not_change_the_result(client, tmp_path):

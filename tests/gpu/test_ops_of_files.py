@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import zarr
 
+import webmm
 from webmm import ConfigError, ProblemError, qmatmul
 from webmm.dask import apply_to_files, files
-from webmm.dask.ops import NORMS, op_of_files
+from webmm.dask.ops import NORMS, READ, op_of_files
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((83, 47)).astype(np.float32)
@@ -156,14 +157,18 @@ def test_the_command(path, examples):
             "op weights is not for files; choose from gemm, quantized, expres",
         ),
         (("--op", "quantized", "x.npy", "x.npy", "-o", "y.npy"), "op quantized needs the argument scale_a; it takes"),
-        (("--op", "quantized", "x.npy", "x.npy", "-o", "y.npy", *SCALES), "x.npy holds <f4; cast to uint8 or int8"),
+        (
+            ("--op", "quantized", "x.npy", "x.npy", "-o", "y.npy", *SCALES),
+            "x.npy holds <f4; cast to uint8 or int8, e.g. webmm.quantize(x)",
+        ),
         (("--op", "softmax", "--set", "eps=1", "x.npy", "-o", "y.npy"), "has no argument eps; it takes none"),
         (("--expression", "x + y", "x.npy", "-o", "y.npy"), "y was not given; the operands are x"),
         (("--expression", "x + y", "x.npy", "x.npy", "--op", "softmax", "-o", "y.npy"), "leave out --op and --set"),
         (
             ("--expression", "x", *["x.npy"] * 5, "-o", "y.npy"),
-            "an expression takes up to four files, x, y, z, w,",
+            "an expression takes one to four files, x, y, z, w,",
         ),
+        (("--op", "quantized", "x.npy", "x.npy", "-o", "y.npy", *SCALES, SCALES[0]), "--set names an argument twice"),
         (("x.npy", "x.npy", "--set", "alpha=2", "-o", "y.npy"), "a product of .npy files has none"),
         (("--op", "reduce:median", "x.npy", "-o", "y.npy"), "unknown variant 'median' of op reduce"),
         (("--op", "reduce:sum", "x.npy", "-o", "x.npy", "--force"), "x.npy"),
@@ -222,6 +227,92 @@ def test_expressions_broadcast(device, path):
     np.save(path.with_name("row.npy"), row[:, :9])
     with pytest.raises(ProblemError, match="do not broadcast"):
         apply_to_files("expression", operands[:2], y, arguments=compared, device=device, force=True)
+
+
+def test_pieces_count_what_they_write():
+    column, row = np.broadcast_to(np.float32(0), (100_000, 1)), np.broadcast_to(np.float32(0), (1, 100_000))
+    op = op_of_files("expression", arguments={"expression": "x * y"})
+    rows, columns = op.lengths([column, row], (100_000, 100_000), 0)
+    assert columns == 100_000
+    assert rows * columns * 4 <= READ < 2 * rows * columns * 4
+    wide = np.broadcast_to(np.float32(0), (1, 2**30))
+    rows, columns = op.lengths([wide, wide], (1, 2**30), 0)
+    assert (rows, 3 * 4 * columns <= READ) == (1, True)
+
+
+def test_quantised_pieces_read_all_of_k():
+    a, b = np.broadcast_to(np.int8(0), (200_000, 131_000)), np.broadcast_to(np.int8(0), (131_000, 10_000))
+    op = op_of_files("quantized", arguments={"scale_a": 1, "zero_a": 0, "scale_b": 1, "zero_b": 0})
+    rows, columns = op.lengths([a, b], (200_000, 10_000), 0)
+    assert 2 * READ < (rows + columns) * 131_000 <= 4 * READ
+
+
+def test_the_axis_of_the_op_stays_whole(device, path):
+    y = path.with_name("y.npy")
+    for axis, tile in ((1, (20, 10)), (0, (20, 10))):
+        apply_to_files("softmax", path, y, axis=axis, tile=tile, device=device, force=True)
+        np.testing.assert_allclose(np.load(y), CALLS["normalise:softmax"](X.astype(np.float64), axis), rtol=1e-5)
+
+
+@pytest.mark.parametrize("tile", [(3,), [3, 2, 1], 2.5, "ab", (3, -2), 0])
+def test_wrong_tiles_are_refused(device, path, tile):
+    np.save(path.with_name("t.npy"), X.T)
+    with pytest.raises(ProblemError, match=r"tile must be a whole number, or two|a piece has at least one row or col"):
+        apply_to_files("gemm", [path, path.with_name("t.npy")], path.with_name("y.npy"), tile=tile, device=device)
+    assert not path.with_name("y.npy.part").exists()
+
+
+def test_arguments_are_numbers_and_words(device, path):
+    a, scale, zero = webmm.quantize(X)
+    np.save(path.with_name("a.npy"), a)
+    np.save(path.with_name("b.npy"), np.ascontiguousarray(a.T))
+    arguments = {"scale_a": np.float32(scale), "zero_a": zero, "scale_b": scale, "zero_b": np.int64(zero)}
+    operands, c = [path.with_name("a.npy"), path.with_name("b.npy")], path.with_name("c.npy")
+    apply_to_files("quantized", operands, c, arguments=arguments | {"out_dtype": np.int32}, device=device)
+    np.testing.assert_array_equal(np.load(c), (a.astype(int) - zero) @ (a.T.astype(int) - zero))
+    with pytest.raises(ConfigError, match="scale_a must be a number or a word, not ndarray"):
+        apply_to_files("quantized", operands, c, arguments=arguments | {"scale_a": np.ones(83)}, device=device)
+    with pytest.raises(ConfigError, match="an expression takes one to four files"):
+        apply_to_files("expression", [], c, arguments={"expression": "1"}, device=device, force=True)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".zarr"])
+def test_a_task_of_an_interrupted_run_does_not_write_to_the_next(device, path, monkeypatch, suffix):
+    """Such as one that a worker was computing."""
+    y, jobs, compute = path.with_name("y" + suffix), [], files.compute
+
+    def interrupted(job, corner, on):
+        jobs.append(job)
+        if not len(jobs) % 2:
+            raise InterruptedRunError
+        return compute(job, corner, on)
+
+    monkeypatch.setattr(files, "compute", interrupted)
+    for expression in ("x + 1", "x + 2"):
+        with pytest.raises(InterruptedRunError):
+            apply_to_files("expression", path, y, arguments={"expression": expression}, tile=40, device=device)
+    with pytest.raises(ConfigError, match=r"\.part is that of another run by now"):
+        compute(jobs[0], (0, 0), device)
+    monkeypatch.setattr(files, "compute", compute)
+    apply_to_files("expression", path, y, arguments={"expression": "x + 2"}, tile=40, device=device)
+    np.testing.assert_array_equal(files.opened(y)[:], X + 2)
+
+
+def test_a_changed_plugin_starts_again(device, path, examples, tmp_path, load_plugin):
+    for name in ("cumsum.py", "one_by_one.wgsl"):
+        (tmp_path / name).write_bytes((examples / name).read_bytes())
+    load_plugin(tmp_path / "cumsum.py")
+    assert {file.name for file in op_of_files("cumsum").sources} >= {"cumsum.py", "one_by_one.wgsl"}
+    y, heard = path.with_name("y.npy"), []
+
+    def stop(done, total):
+        raise InterruptedRunError
+
+    with pytest.raises(InterruptedRunError):
+        apply_to_files("cumsum", path, y, device=device, tile=40, progress=stop)
+    (tmp_path / "one_by_one.wgsl").write_text((tmp_path / "one_by_one.wgsl").read_text() + "// another\n")
+    apply_to_files("cumsum", path, y, device=device, tile=40, progress=lambda *told: heard.append(told))
+    assert heard == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_other_arguments_start_again(device, path):

@@ -82,6 +82,15 @@ def test_views_are_computed(device, cumsum):
         np.testing.assert_array_equal(cumsum(x[::3, 64:]).numpy(), ROWS[::3, 64:].cumsum(axis=1))
 
 
+def test_transposed_operands_are_computed(device, cumsum):
+    """Kernels of such problems read rows one after another, whatever the order in the host's memory."""
+    columns = np.asfortranarray(ROWS)
+    np.testing.assert_array_equal(cumsum(columns, device=device), ROWS.cumsum(axis=1))
+    with webmm.Device(device.info.index) as small:
+        small.memory = 2**16
+        np.testing.assert_array_equal(cumsum(columns, device=small), ROWS.cumsum(axis=1))
+
+
 def test_operands_of_a_problem_are_checked(device, cumsum):
     problem = op_of("cumsum").problem((4, 5, 1), "float32")
     with pytest.raises(ProblemError, match=r"cumsum takes 1 operands \(x\), not 2"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from pathlib import Path
@@ -48,7 +49,8 @@ def test_first_load_is_small(tmp_path: Path) -> None:
 # Ladder
 
 
-def test_ladder_runs_checks_and_saves(page) -> None:
+def test_ladder_runs_checks_and_saves(open_page) -> None:
+    page = open_page(viewport={"width": 1280, "height": 800})
     page.evaluate(
         "() => { let last = performance.now(); window.longest = 0;"
         " setInterval(() => { const now = performance.now();"
@@ -69,6 +71,12 @@ def test_ladder_runs_checks_and_saves(page) -> None:
     assert "GFLOP/s" in page.locator(".roofline").get_attribute("aria-label")
     assert page.locator("#ladder table tbody tr").count() == len(STAGES)
     assert page.evaluate("longest") < 500, "the tab did not respond"
+    heads = page.locator("#ladder table thead th").all_inner_texts()
+    assert heads == ["Kernel", "GFLOP/s", "Median", "Best", "Call", "Error", "Bound"]
+    wide, there = page.eval_on_selector("#ladder .scroll", "(x) => [x.scrollWidth, x.clientWidth]")
+    assert wide <= there, "the last column is cut off"
+    figures = page.locator("#ladder tr.best td").all_inner_texts()
+    assert all(float(figure.split()[0]) > 0 for figure in figures)
     document = records.from_json(saved(page, "#ladder-save").decode())
     assert [record.kernel for record in document] == STAGES
     for record in document:
@@ -79,19 +87,6 @@ def test_ladder_runs_checks_and_saves(page) -> None:
             assert 0 < record.peak_fraction < 1.5
         else:
             assert record.reason
-
-
-def test_ladder_table_shows_every_figure(open_page) -> None:
-    page = open_page(viewport={"width": 1280, "height": 800})
-    page.select_option("#ladder-size", "128")
-    page.click("#ladder-run")
-    wait_text(page, "#ladder-message", "Fastest:")
-    heads = page.locator("#ladder table thead th").all_inner_texts()
-    assert heads == ["Kernel", "GFLOP/s", "Median", "Best", "Call", "Error", "Bound"]
-    wide, there = page.eval_on_selector("#ladder .scroll", "(x) => [x.scrollWidth, x.clientWidth]")
-    assert wide <= there, "the last column is cut off"
-    best = page.locator("#ladder tr.best td").all_inner_texts()
-    assert all(float(figure.split()[0]) > 0 for figure in best)
 
 
 def test_ladder_skips_slow_stages_and_stops(page) -> None:
@@ -139,16 +134,15 @@ def test_keyboard_navigation(page) -> None:
     assert page.evaluate("document.activeElement.id") == "ladder-run"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_page_is_accessible(open_page, node_modules: Path, scheme: str) -> None:
-    page = open_page(color_scheme=scheme)
+def test_page_is_accessible(page, node_modules: Path) -> None:
     page.select_option("#ladder-size", "128")
     page.click("#ladder-run")
     page.wait_for_selector(".bars [data-status=best]")
     page.click("#ladder-stop")
     wait_text(page, "#ladder-message", "Stopped", "Fastest")
     page.evaluate((node_modules / "axe-core" / "axe.min.js").read_text())
-    for panel in ("ladder", "multiply", "explain", "tune"):
+    for panel, scheme in itertools.product(("ladder", "multiply", "explain", "tune"), ("light", "dark")):
+        page.emulate_media(color_scheme=scheme)
         show(page, panel)
         if panel == "multiply":
             page.click("#multiply-run")
@@ -160,7 +154,7 @@ def test_page_is_accessible(open_page, node_modules: Path, scheme: str) -> None:
             for v in found
             if v["impact"] in ("serious", "critical")
         ]
-        assert serious == [], panel
+        assert serious == [], (panel, scheme)
 
 
 def test_theme_is_remembered(page) -> None:

@@ -68,6 +68,10 @@ class Labelled:
         """Return the elements that belong to a piece."""
         return replace(self, data=self.data[elements(piece, self.axes)]) if piece.at else self
 
+    def on_the_host(self) -> NDArray[Any]:
+        """Return the elements in host memory, dense unless kernels accept any strides; an upload keeps their order."""
+        return np.asarray(self.data) if self.anywhere else np.ascontiguousarray(self.data)
+
     def in_place(self, binding: int, written: bool = False) -> bool:
         """Return whether kernels can read or write it without a copy, with bindings of at most `binding` bytes."""
         x = self.data
@@ -87,7 +91,7 @@ class Labelled:
 def of_product(x: Data, axes: str, batch: int) -> Labelled:
     """Return an operand or a result of products with the letters of its axes: the last ones are `axes`.
 
-    The products' `batch` axes have the first of the `BATCH` letters; an axis of length 1, which broadcasts, has none.
+    The products' `batch` axes have the first of the `BATCH` letters; an axis of length 1, which broadcasts, has "1".
     """
     own = x.shape[: max(x.ndim - len(axes), 0)]
     letters = zip(BATCH[batch - len(own) :], own, strict=False)
@@ -192,7 +196,7 @@ class Execution:
         x = whole.within(piece)
         if isinstance(x.data, Array) and x.in_place(self.binding):
             return x.data
-        return self._slots.load(f"operand {i}", _key(whole, piece), x.data, x.dtype)
+        return self._slots.load(f"operand {i}", _key(whole, piece), x.on_the_host(), x.dtype)
 
     def _target(self, piece: Piece) -> NDArray[Any]:
         found = self.result.within(piece).data

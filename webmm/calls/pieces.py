@@ -124,7 +124,7 @@ def _at_once(
 ) -> None:
     """As an `Execution` of one piece, without its slots and threads, which would take as long as a small call."""
     with Temporaries(device) as temporary:
-        arrays = temporary.arrays(*(x.data if x.in_place(binding) else np.asarray(x.data) for x in operands))
+        arrays = temporary.arrays(*(x.data if x.in_place(binding) else x.on_the_host() for x in operands))
         if isinstance(result.data, Array):
             compute(*arrays, result.data)
             return

@@ -49,7 +49,7 @@ class Slots:
     def begin(
         self, name: str, key: Any, data: NDArray[Any] | Array, dtype: DType, parts: int = 1
     ) -> tuple[Array, Iterator[None]]:
-        """Return the array of `load()` and an iterator that uploads about one of `steps` for each step."""
+        """Return the array of `load()` and an iterator that uploads one of about so many `parts` for each step."""
         for turn in (0, 1):
             loaded = self._loaded.get((name, turn))
             if loaded is not None and loaded[0] == key:

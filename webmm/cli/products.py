@@ -75,20 +75,25 @@ def run(
         from webmm.report import file_call
 
         if kernel_text or profile is not None:
-            raise ConfigError("--kernel and --profile are for .npy files without --op and --workers")
+            raise ConfigError("--kernel and --profile are for products of .npy files without --workers")
         if expression is not None and (op != "gemm" or settings):
             raise ConfigError("--expression is for elements alone: leave out --op and --set")
-        named = click.get_current_context().params
-        if workers and named["engine"]:
+        chosen = click.get_current_context().params
+        if workers and chosen["engine"]:
             raise ConfigError("--engine does not reach --workers: set WEBMM_ENGINE instead")
-        adapters = [named["adapter"]] * workers if named["adapter"] else None
-        arguments = dict(map(argument, settings)) if expression is None else {"expression": expression}
+        adapters = [chosen["adapter"]] * workers if chosen["adapter"] else None
+        named = [argument(each) for each in settings]
+        if len(dict(named)) < len(named):
+            raise ConfigError("--set names an argument twice")
+        arguments: dict[str, int | float | str] = dict(named) if expression is None else {"expression": expression}
         op = op if expression is None else "expression"
         line = file_call.compute(op, axis, arguments, operands, output, workers, adapters, memory, force, open_device)
         click.echo(line, err=True)
         return
     if memory:
-        raise ConfigError("--memory is for --workers and .zarr only; in Python, Device.memory sets a device's limit")
+        raise ConfigError(
+            "--memory is for --workers, .zarr, --op and --expression; in Python, Device.memory sets a device's limit"
+        )
     if settings:
         raise ConfigError("--set gives the arguments of an --op; a product of .npy files has none")
     a, b = operands

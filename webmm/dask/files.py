@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from distributed import Client, as_completed
 
 from webmm.calls.executor import Progress
 from webmm.cut.pieces import Piece
-from webmm.dask.ops import OWN, SEVERAL, Arguments, op_of_files
+from webmm.dask.ops import Arguments, op_of_files
 from webmm.dask.output import Output
 from webmm.dask.products import own_device
 from webmm.dask.stored import Corner, FileCall, Written, opened, store
@@ -83,6 +84,7 @@ def apply_to_files(
       given. With a `client`, its workers do, which need access to the same files. Otherwise this process does, on
       `device`.
     - `tile`: the number of rows and columns of a piece, or one number for the axis that is cut; by default as planned.
+      Of an op of one matrix, the axis of the op is never cut.
     - `memory`: `Device.memory` of each worker, in bytes.
     - `force`: replace an existing .npy file or Zarr array.
     - `progress`: called as `progress(done, total)` after every piece.
@@ -97,14 +99,12 @@ def apply_to_files(
     call = op_of_files(op, _axis(axis), arguments)
     found = [opened(path, dtypes=call.dtypes) for path in paths]
     shape, dtype = call.result(found, paths)
-    if (workers or client) and call.name.partition(":")[0] not in (*OWN, *SEVERAL):
+    if (workers or client) and call.from_plugin:
         raise ConfigError(f"op {op} is from a plugin, which does not reach workers; leave them out")
     target = Output(output, tuple(paths), force)
     rows, columns = call.lengths(found, shape, workers)
     if tile is not None:
-        rows, columns = tile if isinstance(tile, tuple) else (rows, tile) if call.along else (tile, columns)
-    if min(rows, columns) < 1:
-        raise ProblemError(f"a piece has at least one row or column, not {tile}")
+        rows, columns = call.tiled(tile, (rows, columns))
     job = FileCall(
         tuple(str(path.resolve()) for path in paths),
         str(target.part),
@@ -116,6 +116,7 @@ def apply_to_files(
         call.name,
         call.axis,
         tuple(sorted(call.arguments.items())),
+        tuple(map(str, call.sources)),
     )
     return _run(job, target, workers, adapters, client, device, progress)
 
@@ -141,6 +142,7 @@ def _run(
     """
     with output.locked():
         count = len(finished := output.resume(job))
+        job = replace(job, run=output.run)
         todo = [each for each in job.corners() if each not in finished]
         try:
             with ExitStack() as stack:

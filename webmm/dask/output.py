@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -22,7 +23,18 @@ from typing import Any
 import filelock
 import numpy as np
 
-from webmm.dask.stored import STORED, ZARR, Corner, FileCall, Written, checksum, is_zarr_array, opened, zarr_library
+from webmm.dask.stored import (
+    STORED,
+    ZARR,
+    Corner,
+    FileCall,
+    Written,
+    checksum,
+    is_zarr_array,
+    opened,
+    run_of,
+    zarr_library,
+)
 from webmm.errors import ConfigError, ProblemError
 from webmm.files import check_output, is_stream, write_atomically, writing
 
@@ -150,6 +162,14 @@ class Output:
                 f"{self.done} is damaged, or not a list of pieces; to start again, move it and {self.part.name} away"
             ) from error
 
+    @property
+    def run(self) -> str:
+        """What names the run that began the `.part`; tasks of another do not write to it."""
+        return run_of(self.done)
+
+    def _header(self, job: FileCall) -> dict[str, Any]:
+        return job.header(self.part.lstat().st_ino, self.run)
+
     def resume(self, job: FileCall) -> set[Corner]:
         """Return the finished pieces of an interrupted run of this job; if there are none, begin a new `.part`.
 
@@ -161,7 +181,7 @@ class Output:
                 if not found or not self._agrees(found):
                     raise self._foreign(self.part)
                 os.truncate(self.done, found.nbytes)
-                if not found.discarded and found.header == job.header(self.part.lstat().st_ino):
+                if not found.discarded and found.header == self._header(job):
                     self._check_space(
                         sum(job.nbytes(corner) for corner in job.corners() if corner not in found.finished)
                     )
@@ -209,7 +229,7 @@ class Output:
                 zarr_library().create_array(store=str(new), shape=job.shape, chunks=job.lengths, dtype=job.dtype)
             else:
                 np.lib.format.open_memmap(new, "w+", dtype=np.dtype(job.dtype), shape=job.shape)
-            line = json.dumps(job.header(new.lstat().st_ino)) + "\n"
+            line = json.dumps(job.header(new.lstat().st_ino, secrets.token_hex(8))) + "\n"
             write_atomically(self.done, lambda file: file.write(line.encode()))
             os.rename(new, self.part)
 
@@ -232,7 +252,7 @@ class Output:
         """
         with writing(self.path):
             found = self._list()
-            if not found or found.header != job.header(self.part.lstat().st_ino):
+            if not found or found.header != self._header(job):
                 raise ProblemError(f"{' or '.join(job.operands)} changed meanwhile; run this again")
             self._check()
             if self.zarr:

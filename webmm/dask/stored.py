@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import os
 import re
 import zlib
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from webmm.cut.pieces import ranges
 from webmm.dtypes import BOOL, F64, FLOATS, I8, I32, U8, DType
 from webmm.errors import ConfigError, ProblemError
-from webmm.files import load_matrix, reading, writing
+from webmm.files import cast, load_matrix, reading, writing
 
 ZARR = ".zarr"
 SCHEMA = "webmm.pieces/1"
@@ -45,6 +46,8 @@ class FileCall:
     op: str  # NAME or NAME:VARIANT
     axis: int = 1
     arguments: tuple[tuple[str, Any], ...] = ()  # numbers and words by name
+    sources: tuple[str, ...] = ()  # files that say what is computed, if they are not webmm's
+    run: str = ""  # names what began the `.part`, as its list says
 
     def corners(self) -> list[Corner]:
         """Return the pieces in row-major order."""
@@ -68,12 +71,12 @@ class FileCall:
         rows, columns = self.slices(corner)
         return int((rows.stop - rows.start) * (columns.stop - columns.start) * np.dtype(self.dtype).itemsize)
 
-    def header(self, part: int) -> dict[str, Any]:
+    def header(self, part: int, run: str) -> dict[str, Any]:
         """Return what must be unchanged to resume a call; `part` is the number of the `.part` in its file system."""
-        operands = [[name, *fingerprint(Path(name))] for name in self.operands]
+        operands = [[name, *fingerprint(Path(name))] for name in (*self.operands, *self.sources)]
         call = {"op": self.op, "axis": self.axis, "arguments": [list(each) for each in self.arguments]}
         known = call | {"shape": list(self.shape), "dtype": self.dtype, "tile": list(self.lengths), "zarr": self.zarr}
-        return {"schema": SCHEMA, **known, "operands": operands, "part": part}
+        return {"schema": SCHEMA, **known, "operands": operands, "part": part, "run": run}
 
     @classmethod
     def of(cls, header: dict[str, Any]) -> FileCall:
@@ -82,9 +85,11 @@ class FileCall:
         numbers = (m, n, rows, columns, header["part"])
         if not (header["schema"] == SCHEMA and all(type(number) is int and number > 0 for number in numbers)):
             raise ValueError("the header is invalid")
+        if not isinstance(header["op"], str) or not isinstance(header["run"], str):
+            raise ValueError("the header is invalid")
         if header["dtype"] not in [dtype.name for dtype in STORED] or not isinstance(header["zarr"], bool):
             raise ValueError("the header is invalid")
-        return cls((), "", header["zarr"], (m, n), header["dtype"], (rows, columns), None, str(header["op"]))
+        return cls((), "", header["zarr"], (m, n), header["dtype"], (rows, columns), None, header["op"])
 
 
 def fingerprint(path: Path) -> tuple[int, int, str]:
@@ -140,7 +145,7 @@ def opened(path: Path, zarr: bool | None = None, dtypes: tuple[DType, ...] = (*F
         raise ProblemError(f"{path} has shape {found.shape}; webmm reads matrices, 2-D and not empty")
     if found.dtype not in [dtype.numpy for dtype in dtypes]:
         names = " or ".join(dtype.name for dtype in dtypes)
-        raise ProblemError(f"{path} holds {found.dtype}; cast to {names}, e.g. x.astype('{FLOATS[0].name}')")
+        raise ProblemError(f"{path} holds {found.dtype}; cast to {names}, e.g. {cast(dtypes[0])}")
     return found
 
 
@@ -152,10 +157,16 @@ def checksum(values: Any) -> int:
 def store(job: FileCall, corner: Corner, values: NDArray[Any]) -> Written:
     """Write a piece to the `.part`, and return it with its checksum once it is on the disk.
 
-    Raises ConfigError if it cannot be written, such as for a full disk.
+    Raises ConfigError if it cannot be written, such as for a full disk, or if the `.part` is that of another run: a
+    task may still run when the run that began it was interrupted.
     """
     values = np.ascontiguousarray(values)
+    rows, columns = job.slices(corner)
+    if values.shape != (rows.stop - rows.start, columns.stop - columns.start) or values.dtype != job.dtype:
+        raise ConfigError(f"op {job.op} gave {values.dtype} of shape {values.shape} for the piece at {corner}")
     with writing(Path(job.part)):
+        if run_of(Path(f"{job.part}.done")) != job.run:
+            raise ConfigError(f"{job.part} is that of another run by now")
         (_store_in_zarr if job.zarr else _store_in_npy)(job, corner, values)
     return *corner, checksum(values)
 
@@ -172,6 +183,15 @@ def _store_in_npy(job: FileCall, corner: Corner, values: NDArray[Any]) -> None:
             file.write(line.data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def run_of(done: Path) -> str:
+    """Return what a list of finished pieces says of its run, "" if there is no such list."""
+    try:
+        with done.open("rb") as file:
+            return str(json.loads(file.readline())["run"])
+    except (OSError, ValueError, KeyError):
+        return ""
 
 
 def _store_in_zarr(job: FileCall, corner: Corner, values: NDArray[Any]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 RNG = np.random.default_rng(12)
-SCRIPT = Path(__file__).with_name("node_files.mjs")
+SCRIPT = Path(__file__).with_name("node_npy_files.mjs")
 MATRICES: dict[str, NDArray[Any]] = {
     "a": RNG.random((190, 130), np.float32),
     "b": RNG.random((130, 170), np.float32),
@@ -58,6 +58,8 @@ REFUSED: list[tuple[str, list[str], dict[str, Any], str]] = [
     ("gemm", ["a", "half"], {}, "ProblemError: A is float32, B is float16; cast one of them"),
     ("gemm", ["a", "b"], {"bias": [1]}, "ProblemError: unknown option"),
     ("reduce:median", ["a"], {}, "ProblemError: unknown op"),
+    ("softmax", ["a"], {"memory": 0}, "ProblemError: memory is a number of bytes, at least 4096, not 0"),
+    ("softmax", ["a"], {"memory": "1GB"}, "ProblemError: memory is a number of bytes, at least 4096, not 1GB"),
     ("softmax", ["a"], {"axis": 2}, "ProblemError: axis 2 is out of range for a matrix; choose 0 or 1"),
     ("softmax", ["numbers"], {}, "ProblemError: dtype int32 is not supported by normalisations"),
     (

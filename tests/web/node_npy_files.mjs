@@ -1,4 +1,4 @@
-// Usage: node node_files.mjs FILES_JS WEBMM_JS WEBGPU_PACKAGE CASES. Computes each case, [op, operands, options, output, written], from files to a file; prints what each gave as JSON; see test_files.py.
+// Usage: node node_npy_files.mjs FILES_JS WEBMM_JS WEBGPU_PACKAGE CASES. Computes each case, [op, operands, options, output, written], from files to a file; prints what each gave as JSON; see test_npy_files.py.
 import { openAsBlob, readFileSync, writeFileSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { dawn, finish } from "./dawn.mjs";
