@@ -67,6 +67,7 @@ DESCRIBED = {
     *("candidates", "capabilities", "driver", "engine", "info", "kind", "name", "predicted"),
     *("get_template", "ndim", "offset", "render", "shape", "strides"),
 }
+UNUSED = ("webmm.kernels.base.Kernel.space",)  # methods that nothing on the page calls
 
 
 LATE = (Name("webmm.wgsl.export", "stage"),)
@@ -80,7 +81,7 @@ def modules(program: Program) -> dict[str, str]:
 def program() -> Program:
     """Return the translation of EXPORTS; raises ScriptError for Python outside the supported subset."""
     entries = [Name(module, name) for module, names in EXPORTS.items() for name in names]
-    return Program(entries, DESCRIBED, templates.by_keyword(environment(), shader_folder()))
+    return Program(entries, DESCRIBED, templates.by_keyword(environment(), shader_folder()), UNUSED)
 
 
 def write_templates(folder: Path) -> int:

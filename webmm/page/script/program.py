@@ -42,13 +42,20 @@ class Program:
     """Translates `names` and everything that they need; objects that JavaScript passes in have attributes `described`.
 
     The names of parameters are kept for `names`, and for functions and methods called with keywords at run time, in
-    translated code or, if they are in `by_keyword`, by others.
+    translated code or, if they are in `by_keyword`, by others. Methods in `omitted` (module.Class.method) are left out.
     Raises ScriptError, with file and line, for code outside the supported subset.
     """
 
-    def __init__(self, names: Iterable[Name], described: Iterable[str] = (), by_keyword: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        names: Iterable[Name],
+        described: Iterable[str] = (),
+        by_keyword: Iterable[str] = (),
+        omitted: Iterable[str] = (),
+    ) -> None:
         self.entries = list(names)
         self.described = set(described)
+        self.omitted = set(omitted)
         self.found: dict[Name, Definition] = {}
         self._needs: set[Name] = set()
         self._attributes: dict[str, tuple[str, ast.AST]] = {}
@@ -126,7 +133,7 @@ class Program:
         bases = [home(base.__module__, base.__name__) for base in cls.__bases__ if is_ours(base.__module__)]
         methods, needs, signs = [], set(), []
         for member in node.body:
-            if isinstance(member, ast.FunctionDef):
+            if isinstance(member, ast.FunctionDef) and f"{name}.{member.name}" not in self.omitted:
                 text, used = self._method(name, member)
                 methods.append(text)
                 needs |= used
