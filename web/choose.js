@@ -120,6 +120,7 @@ export class Choices {
     if (reason) throw new ProblemError(`a record ${reason}`);
     this.#learned = own.map((record) => this.device.bundle.record({ ...record, adapter: this.described.info.name }));
     this.#chosen.clear();
+    this.described.rates.clear(); // of records
   }
 
   /** @param {Problem | Python} p @returns {Kernel} the kernel that is likely the fastest for `p` */
