@@ -60,6 +60,14 @@ export class NpyFile {
     return new NpyFile(blob, start, [rows, columns], dtype, fortran);
   }
 
+  get rows() {
+    return this.shape[0];
+  }
+
+  get columns() {
+    return this.shape[1];
+  }
+
   /** @param {Range} rows @param {Range} columns @returns {Promise<HostArray>} these elements, in the order of the file: transposed if it is `fortran` */
   async read(rows, columns) {
     const [[from, to], [first, last]] = this.fortran ? [columns, rows] : [rows, columns];

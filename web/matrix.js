@@ -173,8 +173,8 @@ export function toNpy(matrix) {
 export function npyHead(type, [rows, columns]) {
   const header = `{'descr': '<${type}', 'fortran_order': False, 'shape': (${rows}, ${columns}), }`;
   const length = Math.ceil((header.length + 11) / 64) * 64; // the data starts at a multiple of 64 bytes
-  const head = new TextEncoder().encode(header.padStart(header.length + 10).padEnd(length - 1) + "\n");
-  head.set([0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59, 1, 0, (length - 10) & 255, (length - 10) >> 8]);
+  const head = new TextEncoder().encode(`          ${header}`.padEnd(length - 1) + "\n");
+  head.set([147, 78, 85, 77, 80, 89, 1, 0, (length - 10) & 255, (length - 10) >> 8]);
   return head;
 }
 

@@ -53,6 +53,46 @@ def test_multiply_reads_npy_files(page, array: np.ndarray) -> None:
     np.testing.assert_array_equal(c, array.astype(np.float32))
 
 
+def test_multiply_files_larger_than_memory(page) -> None:
+    """Their product is computed piece by piece, whatever their order; some elements are checked on the CPU."""
+    rng = np.random.default_rng(3)
+    a, b = rng.random((190, 130), np.float32) - 0.5, rng.random((130, 170), np.float32) - 0.5
+    page.evaluate("webmm.device.memory = 2 ** 17")
+    show(page, "multiply")
+    upload(page, "#a-file", "a.npy", npy(np.asfortranarray(a)))
+    assert "190×130 float32" in wait_text(page, "#a-about", "190×130")
+    upload(page, "#b-file", "b.npy", npy(b))
+    wait_text(page, "#b-about", "130×170")
+    page.fill("#multiply-alpha", "2")
+    page.click("#multiply-run")
+    wait_text(page, MESSAGE, "C is 190×170 float32, computed piece by piece")
+    assert "24 elements compared" in page.inner_text("#multiply-check")
+    c = np.load(io.BytesIO(saved(page, "#download-npy")), allow_pickle=False)
+    assert worst_error(c / 2, a, b) <= 130 * 2.0**-23
+    page.select_option("#multiply-activation", "relu")
+    page.click("#multiply-run")
+    wait_text(
+        page, MESSAGE, "activation cannot be used with files that are too large for memory; alpha and precision can"
+    )
+    upload(page, "#b-file", "b.npy", npy(b.astype(np.float64)))
+    wait_text(page, "#b-about", "a file that is too large for memory must be float32 or float16")
+
+
+def test_a_wrong_product_of_large_files_is_detected(page) -> None:
+    a = np.random.default_rng(4).random((150, 140), np.float32)
+    page.evaluate(
+        """() => { webmm.device.memory = 2 ** 16;
+        const right = webmm.device.gemm.bind(webmm.device);
+        webmm.device.gemm = (a, b, c, options) => right(a, b, c, { ...options, beta: 0 }); }"""
+    )
+    show(page, "multiply")
+    for name in ("a", "b"):
+        upload(page, f"#{name}-file", f"{name}.npy", npy(a if name == "a" else a.T.copy()))
+        wait_text(page, f"#{name}-about", "float32")
+    page.click("#multiply-run")
+    wait_text(page, MESSAGE, "C is wrong")
+
+
 def test_multiply_pasted_text_with_nan_and_inf(page) -> None:
     show(page, "multiply")
     page.fill("#a-text", "# a comment\n1; nan\n2; inf")

@@ -20,6 +20,7 @@ import {
 } from "../webmm.js";
 
 /** @typedef {import("../main.js").App} App */
+/** @typedef {import("../files.js").NpyFile} NpyFile */
 
 const SHOWN = 8; // rows and columns of numbers, at most
 const PICTURE = 384; // width and height of the heat map in pixels, at most
@@ -75,6 +76,7 @@ export function setup(app, root) {
   async function multiply() {
     const flips = options.flips();
     const [x, y] = [await a.matrix(), await b.matrix()];
+    if (!(x instanceof Matrix && y instanceof Matrix)) return multiplyLarge(x, y);
     const [left, right] = [flips.a ? transposed(x) : x, flips.b ? transposed(y) : y];
     const { dtype, options: asked, epilogue } = options.asked(left.rows, right.columns);
     const problem = problemOf(left.as(dtype), right.as(dtype));
@@ -96,6 +98,38 @@ export function setup(app, root) {
     show(
       c,
       `${checker.scope} compared; largest error ÷ ${scale} is ${exponent(error)}; rounding explains up to ${exponent(bound)}`,
+    );
+  }
+
+  /** @param {Matrix | NpyFile} x @param {Matrix | NpyFile} y */
+  async function multiplyLarge(x, y) {
+    const { multiplyFiles } = await import("./large.js");
+    const asked = options.asked(x.rows, y.columns);
+    const started = performance.now();
+    const { c, checked, error, bound } = await multiplyFiles(app, [x, y], asked, (done, total) => {
+      message.textContent = `Multiplying … ${done} of ${total} pieces`;
+    });
+    const spent = (performance.now() - started) * 1e3;
+    message.classList.toggle("error", !(error <= bound));
+    message.textContent =
+      error <= bound
+        ? `C is ${c.rows}×${c.columns} ${c.dtype}, computed piece by piece in ${time(spent)}, files and check included.`
+        : `C is wrong: this browser or driver computes it incorrectly. Please report it, with the adapter's name.`;
+    app.announce(message.textContent);
+    const name = `product-${c.rows}x${c.columns}.npy`;
+    const save = () => download(name, c.blob, "application/octet-stream");
+    const words = `${checked} elements compared; largest error ÷ |alpha||A||B| is ${exponent(error)}; rounding explains up to ${exponent(bound)}`;
+    result.replaceChildren(
+      h(
+        "div",
+        { class: "card" },
+        h("p", { class: "check", id: "multiply-check" }, "CPU check: ", words),
+        h(
+          "div",
+          { class: "controls" },
+          h("button", { type: "button", id: "download-npy", onclick: save }, "Download .npy"),
+        ),
+      ),
     );
   }
 
@@ -154,7 +188,7 @@ function transposed(x) {
 
 /** The controls of one operand. @param {App} app @param {"A" | "B"} name */
 function operand(app, name) {
-  /** @type {Matrix | null} */
+  /** @type {Matrix | NpyFile | null} */
   let loaded = null;
   let seed = name === "A" ? 1 : 2;
   const id = name.toLowerCase();
@@ -193,7 +227,7 @@ function operand(app, name) {
     if (dropped) void open(dropped);
   });
 
-  /** @param {Matrix | null} matrix @param {string} [words] */
+  /** @param {Matrix | NpyFile | null} matrix @param {string} [words] */
   function take(matrix, words = "") {
     loaded = matrix;
     about.classList.remove("error");
@@ -216,7 +250,12 @@ function operand(app, name) {
   async function open(source) {
     try {
       const binary = source.name.toLowerCase().endsWith(".npy");
-      const matrix = binary ? parseNpy(await source.arrayBuffer()) : parseCsv(await source.text());
+      const large = binary && source.size > app.device.memory / 4;
+      const matrix = large
+        ? await (await import("./large.js")).opened(source)
+        : binary
+          ? parseNpy(await source.arrayBuffer())
+          : parseCsv(await source.text());
       take(matrix, source.name);
       text.value = preview(matrix);
     } catch (error) {
@@ -250,7 +289,7 @@ function operand(app, name) {
     }
   }
 
-  /** @returns {Promise<Matrix>} */
+  /** @returns {Promise<Matrix | NpyFile>} */
   async function matrix() {
     if (loaded) return loaded;
     if (about.classList.contains("error") && text.value === "") throw new ProblemError(`${name}: ${about.textContent}`);
@@ -263,9 +302,9 @@ function operand(app, name) {
   return { element, matrix };
 }
 
-/** @param {Matrix} matrix @returns {string} the matrix as text, or its corner */
+/** @param {Matrix | NpyFile} matrix @returns {string} the matrix as text, or its corner */
 function preview(matrix) {
-  if (matrix.rows * matrix.columns <= 400) return toCsv(matrix).trimEnd();
+  if (matrix instanceof Matrix && matrix.rows * matrix.columns <= 400) return toCsv(matrix).trimEnd();
   return `# ${matrix.rows}×${matrix.columns}, too large to show here; typing replaces the matrix`;
 }
 

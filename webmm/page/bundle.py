@@ -34,7 +34,7 @@ from webmm.page.script.program import Program
 ON_DEMAND = ("bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/")
 LAZY = (  # … and modules.
     *(*ON_DEMAND, "bundle/ladders.js", "bundle/export.js"),
-    *(f"panels/{name}.js" for name in ("multiply", "options", "explain", "ops", "picture", "code", "traffic")),
+    *(f"panels/{name}.js" for name in ("multiply", "options", "explain", "ops", "picture", "code", "traffic", "large")),
     *("panels/tune.js", "panels/compare.js", "panels/help.js", "made.js", "files.js", "leaderboard.html"),
 )
 # Modules that the page needs at the start: they and all their imports are preloaded in parallel.
