@@ -11,7 +11,8 @@ import zarr
 import webmm
 from webmm import ConfigError, ProblemError, qmatmul
 from webmm.dask import apply_to_files, files
-from webmm.dask.ops import NORMS, READ, op_of_files
+from webmm.dask.ops import READ, op_of_files
+from webmm.dask.ops_of_one import NORMS
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((83, 47)).astype(np.float32)

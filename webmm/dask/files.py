@@ -15,7 +15,8 @@ from distributed import Client, as_completed
 
 from webmm.calls.executor import Progress
 from webmm.cut.pieces import Piece
-from webmm.dask.ops import Arguments, op_of_files
+from webmm.dask.file_op import Arguments
+from webmm.dask.ops import op_of_files
 from webmm.dask.output import Output
 from webmm.dask.products import own_device
 from webmm.dask.stored import Corner, FileCall, Written, opened, store

@@ -15,7 +15,7 @@ from webmm.errors import ConfigError
 from webmm.text import amount
 
 if TYPE_CHECKING:
-    from webmm.dask.ops import Arguments
+    from webmm.dask.file_op import Arguments
     from webmm.report import Open
 
 
