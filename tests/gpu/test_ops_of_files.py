@@ -7,9 +7,11 @@ import sys
 import numpy as np
 import pytest
 import zarr
+from click.testing import CliRunner
 
 import webmm
 from webmm import ConfigError, ProblemError, qmatmul
+from webmm.cli import main
 from webmm.dask import apply_to_files, files
 from webmm.dask.ops import READ, op_of_files
 from webmm.dask.ops_of_one import NORMS
@@ -177,9 +179,10 @@ def test_the_command(path, examples):
         (("--op", "reduce:sum", "missing.npy", "-o", "y.npy"), "cannot read missing.npy"),
     ],
 )
-def test_refused_commands(path, arguments, words):
-    done = command(path, *arguments)
-    assert done.returncode == 2
+def test_refused_commands(path, arguments, words, monkeypatch):
+    monkeypatch.chdir(path.parent)
+    done = CliRunner().invoke(main, ["run", *arguments])
+    assert done.exit_code == 2
     assert words in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert [each.name for each in path.parent.iterdir()] == ["x.npy"]

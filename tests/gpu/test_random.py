@@ -36,7 +36,7 @@ def examples(cls):
     return 2 if issubclass(cls, RegisterTiled) else 4 if issubclass(cls, Vectorized) else 8
 
 
-@other_stages(0)  # the others: test_tunables.py
+@other_stages(0, 4)  # the others: test_tunables.py
 def test_any_shape_layout_and_tile(device, cls):
     kernels = runnable(device, cls)
     assert cls() in kernels

@@ -40,9 +40,9 @@ def _padded(data: bytes) -> bytes:
     return data + bytes(-len(data) % 16)
 
 
-def half(table: list[Any], which: int) -> list[Any]:
-    """Return one half of a table, 0 or 1: node takes one, a browser the other. Pairs of neighbours are divided."""
-    return [row for i, row in enumerate(table) if (i + i // 2) % 2 == which]
+def quarter(table: list[Any], which: int) -> list[Any]:
+    """Return a quarter of a table, 0 to 3: node takes one, a browser another. Neighbours are divided."""
+    return [row for i, row in enumerate(table) if (i + i // 4) % 4 == which]
 
 
 def in_chromium(page, cases: list[dict[str, Any]]) -> dict[str, Any]:

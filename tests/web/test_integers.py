@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.web.dispatches import case, half, in_chromium, in_node, result
+from tests.web.dispatches import case, in_chromium, in_node, quarter, result
 from webmm.dtypes import F32, I8, I32, U8, DType
 from webmm.kernels.quantized.base import QuantizedKernel
 from webmm.kernels.quantized.packed import Packed
@@ -100,7 +100,7 @@ def weight_products() -> list[tuple[str, dict[str, Any], Any]]:
 
 
 def judge(run: Any, which: int) -> None:
-    exact, rounded = half(products(), which), half(weight_products(), which)
+    exact, rounded = quarter(products(), which), quarter(weight_products(), which)
     outcome = run([each for _, each, _ in (*exact, *rounded)])
     results = iter(outcome["results"])
     for label, _, expected in exact:
@@ -119,4 +119,4 @@ def test_quantised_products_in_node(node_modules: Path, node, tmp_path: Path) ->
 
 
 def test_quantised_products_in_chromium(page) -> None:
-    judge(lambda cases: in_chromium(page, cases), 1)
+    judge(lambda cases: in_chromium(page, cases), 2)

@@ -37,17 +37,13 @@ def layer_norm(x: NDArray[Any], axis: int) -> NDArray[Any]:
 
 # Op, operands, options, NumPy's result; "memory" is little, so that all are cut, and gemm along k, too.
 CASES: list[tuple[str, list[str], dict[str, Any], Callable[..., NDArray[Any]]]] = [
-    *(
-        ("gemm", [a, b], {"memory": 60_000, "alpha": 2}, lambda a, b: 2 * a @ b)
-        for a, b in (("a", "b"), ("a.T", "b.T"))
-    ),
+    ("gemm", ["a.T", "b.T"], {"memory": 60_000, "alpha": 2}, lambda a, b: 2 * a @ b),
     ("gemm", ["a", "b"], {}, lambda a, b: a @ b),
     ("gemm", ["half.T", "square"], {"memory": 20_000}, lambda a, b: a @ b),
     ("gemm", ["wide", "tall"], {"memory": 50_000}, lambda a, b: a @ b),
     ("reduce:sum", ["wide"], {"memory": 9_000}, lambda x: x.sum(1, keepdims=True)),
     ("reduce:max", ["a.T"], {"memory": 9_000, "axis": 0}, lambda x: x.max(0, keepdims=True)),
     ("reduce:argmin", ["b"], {"memory": 9_000}, lambda x: x.argmin(1, keepdims=True)),
-    ("reduce:sum", ["numbers"], {"memory": 9_000, "axis": 0}, lambda x: x.sum(0, keepdims=True)),
     ("softmax", ["b.T"], {"memory": 20_000}, lambda x: softmax(x, 1)),
     ("layer_norm", ["b"], {"memory": 20_000, "axis": 0}, lambda x: layer_norm(x, 0)),
     ("gelu", ["half"], {"memory": 20_000}, lambda x: 0.5 * x * (1 + np.vectorize(math.erf)(x / 2**0.5))),
@@ -83,7 +79,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_every_op_in_node(page_folder: Path, folder: Path, node: Any, node_modules: Path) -> None:
     """Results are files in memory, or written by a function: of products, of rows, of columns."""
-    written = (0, 2, 5, 6)
+    written = (0, 4, 5)
     cases = [
         [op, [str(folder / f"{name}.npy") for name in names], options, str(folder / f"{i}.npy"), i in written]
         for i, (op, names, options, _) in enumerate([*CASES, *REFUSED])

@@ -57,7 +57,7 @@ def test_multiply_files_larger_than_memory(page) -> None:
     """Their product is computed piece by piece, whatever their order; some elements are checked on the CPU."""
     rng = np.random.default_rng(3)
     a, b = rng.random((190, 130), np.float32) - 0.5, rng.random((130, 170), np.float32) - 0.5
-    page.evaluate("webmm.device.memory = 2 ** 17")
+    page.evaluate("webmm.device.memory = 2 ** 18")
     show(page, "multiply")
     upload(page, "#a-file", "a.npy", npy(np.asfortranarray(a)))
     assert "190×130 float32" in wait_text(page, "#a-about", "190×130")
@@ -79,9 +79,9 @@ def test_multiply_files_larger_than_memory(page) -> None:
 
 
 def test_a_wrong_product_of_large_files_is_detected(page) -> None:
-    a = np.random.default_rng(4).random((150, 140), np.float32)
+    a = np.random.default_rng(4).random((60, 50), np.float32)
     page.evaluate(
-        """() => { webmm.device.memory = 2 ** 16;
+        """() => { webmm.device.memory = 2 ** 15;
         const right = webmm.device.gemm.bind(webmm.device);
         webmm.device.gemm = (a, b, c, options) => right(a, b, c, { ...options, beta: 0 }); }"""
     )

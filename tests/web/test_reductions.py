@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.web.dispatches import case, half, in_chromium, in_node, result
+from tests.web.dispatches import case, in_chromium, in_node, quarter, result
 from webmm.dtypes import F32
 from webmm.kernels.base import Kernel
 from webmm.kernels.elementwise.map import Map
@@ -106,10 +106,10 @@ def judge(given: list[tuple[str, dict, np.ndarray]], outcome: dict) -> None:
 
 
 def test_reductions_in_node(node_modules: Path, node, tmp_path: Path) -> None:
-    given = half(cases(), 0)
+    given = quarter(cases(), 0)
     judge(given, in_node(node, node_modules, tmp_path, [each for _, each, _ in given]))
 
 
 def test_reductions_in_chromium(page) -> None:
-    given = half(cases(), 1)
+    given = quarter(cases(), 2)
     judge(given, in_chromium(page, [each for _, each, _ in given]))
