@@ -241,14 +241,15 @@ def test_pieces_count_what_they_write():
     assert rows * columns * 4 <= READ < 2 * rows * columns * 4
     wide = np.broadcast_to(np.float32(0), (1, 2**30))
     rows, columns = op.lengths([wide, wide], (1, 2**30), 0)
-    assert (rows, 3 * 4 * columns <= READ) == (1, True)
+    assert rows == 1
+    assert READ / 2 < 3 * 4 * columns <= READ
 
 
 def test_quantised_pieces_read_all_of_k():
     a, b = np.broadcast_to(np.int8(0), (200_000, 131_000)), np.broadcast_to(np.int8(0), (131_000, 10_000))
     op = op_of_files("quantized", arguments={"scale_a": 1, "zero_a": 0, "scale_b": 1, "zero_b": 0})
     rows, columns = op.lengths([a, b], (200_000, 10_000), 0)
-    assert 2 * READ < (rows + columns) * 131_000 <= 4 * READ
+    assert READ / 4 < (rows + columns) * 131_000 + rows * columns * 4 <= READ
 
 
 def test_the_axis_of_the_op_stays_whole(device, path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from operator import index
@@ -11,12 +12,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cut.pieces import Piece, elements
+from webmm.cut.arrays import Extents, array_pieces
+from webmm.cut.pieces import Limits, Piece, elements, lengths_of
 from webmm.dtypes import F64, FLOATS, DType, dtype_of
 from webmm.engine.device import Device
 from webmm.errors import ConfigError, ProblemError
 
 READ = 2**28  # bytes that are read at a time: of Zarr operands, or of the operands of an op of elements or rows
+AT_A_TIME = Limits(2**62, math.inf, 2 * READ)  # two pieces: one is computed while another is moved
 Shape = tuple[int, int]
 Arguments = Mapping[str, Any]  # numbers and words
 
@@ -31,7 +34,7 @@ class FileOp(ABC):
     known: ClassVar[tuple[str, ...]] = ()  # the names of the arguments, the required ones first
     required: ClassVar[int] = 0
     from_plugin = False
-    along = 0  # the axis of the result that one number cuts
+    along = "mn"  # the axes that are cut; the first is that of a single number
 
     def __init__(self, name: str, axis: int, arguments: Arguments) -> None:
         self.name, self.axis = name, axis
@@ -58,9 +61,18 @@ class FileOp(ABC):
         """The files that say what is computed, if they are not webmm's."""
         return ()
 
-    @abstractmethod
     def lengths(self, operands: Sequence[Any], shape: Shape, workers: int) -> Shape:
-        """Return the rows and columns of a piece, which may exceed the shape."""
+        """Return the rows and columns of a piece, which may exceed the shape; it moves READ bytes at most."""
+        del workers
+        letters = [*self.letters([x.shape for x in operands]), "mn"]
+        types = [*(x.dtype for x in operands), np.dtype(self.result(operands)[1])]
+        shapes = [*(x.shape for x in operands), shape]
+        arrays = [
+            Extents(axes, of, dtype.itemsize, moved=True)
+            for axes, of, dtype in zip(letters, shapes, types, strict=True)
+        ]
+        found = lengths_of(next(iter(array_pieces(arrays, self.along, "", AT_A_TIME, 0))))
+        return found.get("m", shape[0]), found.get("n", shape[1])
 
     def tiled(self, tile: Any, planned: Shape) -> Shape:
         """Return the rows and columns of a piece, as given: a number for the axis that is cut, or both.
@@ -71,7 +83,7 @@ class FileOp(ABC):
             if isinstance(tile, Sequence):
                 rows, columns = map(index, tile)
             else:
-                rows, columns = (planned[0], index(tile)) if self.along else (index(tile), planned[1])
+                rows, columns = (index(tile), planned[1]) if self.along[0] == "m" else (planned[0], index(tile))
         except (TypeError, ValueError):
             raise ProblemError(f"tile must be a whole number, or two (rows and columns), not {tile!r}") from None
         if min(rows, columns) < 1:

@@ -14,7 +14,7 @@ from webmm.calls.quantized import out_dtype_of, qmatmul
 from webmm.cases import OPS, op_of
 from webmm.cases.streaming import StreamingOp
 from webmm.cut.devices import Types
-from webmm.cut.pieces import Lengths, Piece, elements, fitted
+from webmm.cut.pieces import Piece, elements
 from webmm.dask.file_op import READ, Arguments, FileOp, Shape
 from webmm.dask.ops_of_one import ONE, OfOne
 from webmm.dask.products import task_sizes
@@ -93,14 +93,8 @@ class QuantizedProduct(Product):
     def lengths(self, operands: Sequence[Any], shape: Shape, workers: int) -> Shape:
         """Return the rows and columns of a task, fewer if it would read more than a task should."""
         rows, columns = super().lengths(operands, shape, workers)
-        k = operands[0].shape[1]
-
-        def longer(of: Lengths) -> str:
-            few = (of["m"] + of["n"]) * k <= 4 * READ or max(of.values()) == 1
-            return "" if few else "m" if of["m"] > of["n"] else "n"
-
-        found = fitted({"m": min(rows, shape[0]), "n": min(columns, shape[1])}, longer)
-        return found["m"], found["n"]
+        m, n = FileOp.lengths(self, operands, shape, workers)
+        return min(rows, m), min(columns, n)
 
     def piece(self, operands: Sequence[Any], piece: Piece, device: Device) -> NDArray[Any]:
         """Return a piece."""
@@ -126,14 +120,6 @@ class OfElements(FileOp):
         arrays = {name: dtype_of(x.dtype) for name, x in zip(NAMES, operands, strict=False)}
         m, n = shape_of([x.shape for x in operands])
         return (m, n), Maker(self.arguments[EXPRESSION], arrays, {}, None).out.name
-
-    def lengths(self, operands: Sequence[Any], shape: Shape, workers: int) -> Shape:
-        """Return whole rows, or a part of one, so that a piece reads and writes about READ bytes."""
-        del workers
-        m, n = shape
-        written = m * n * np.dtype(self.result(operands)[1]).itemsize
-        row = -(-(sum(x.shape[0] * x.shape[1] * x.dtype.itemsize for x in operands) + written) // m)
-        return (max(1, READ // row), n) if row <= READ else (1, max(1, n * READ // row))
 
     def letters(self, shapes: Sequence[Shape]) -> list[str]:
         """Return the letters, with "1" for an axis that broadcasts."""

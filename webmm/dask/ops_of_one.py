@@ -15,7 +15,7 @@ from webmm.calls.elementwise import map as map_elements
 from webmm.calls.normalise import layer_norm, rms_norm, softmax
 from webmm.calls.reduce import reduce
 from webmm.cases import op_of
-from webmm.dask.file_op import READ, Arguments, FileOp, Shape
+from webmm.dask.file_op import Arguments, FileOp, Shape
 from webmm.dtypes import dtype_of
 from webmm.engine.device import Device
 from webmm.errors import ConfigError
@@ -33,7 +33,7 @@ class OfOne(FileOp):
 
     def __init__(self, name: str, axis: int, arguments: Arguments) -> None:
         super().__init__(name, axis, arguments)
-        self.op, self.along = op_of(name), 1 - axis
+        self.op, self.along = op_of(name), "m" if axis else "n"
 
     @property
     def sources(self) -> tuple[Path, ...]:
@@ -64,14 +64,7 @@ class OfOne(FileOp):
     def tiled(self, tile: Any, planned: Shape) -> Shape:
         """Return the rows and columns of a piece with so many along the axis that is cut; the other stays whole."""
         rows, columns = super().tiled(tile, planned)
-        return (planned[0], columns) if self.along else (rows, planned[1])
-
-    def lengths(self, operands: Sequence[Any], shape: Shape, workers: int) -> Shape:
-        """Return the whole axis, of so many rows or columns that about READ bytes are read."""
-        del workers
-        (x,) = operands
-        length = max(1, READ // (x.shape[self.axis] * x.dtype.itemsize))
-        return (length, shape[1]) if self.axis else (shape[0], length)
+        return (rows, planned[1]) if self.along == "m" else (planned[0], columns)
 
     def compute(self, operands: list[NDArray[Any]], device: Device) -> NDArray[Any]:
         """Return the result for a matrix."""
