@@ -1,13 +1,14 @@
-"""Fit the cost model (`webmm.choose.model`) to records that `bench/shapes.py --collect` wrote.
+"""Fit a device's table of rates (`webmm.choose.model`) to records that `bench/shapes.py --collect` or `--regret` wrote.
 
-    python bench/fit.py COLLECTED.json … webmm/tuned/models/nvidia-h200.json
-    python bench/fit.py COLLECTED-BY-DAWN.json … webmm/tuned/models/nvidia-h200-dawn.json
+    python bench/fit.py RECORDS … webmm/tuned/models/nvidia-h200.json
+    python bench/fit.py RECORDS-BY-DAWN … webmm/tuned/models/nvidia-h200-dawn.json
 
-A model covers one adapter and one engine, which its file name states: engines compile a shader differently. First, the
-coefficients of each kind of dispatch are fitted by the Levenberg–Marquardt method to logarithms of times. Then the
-weights per setting are fitted to the residuals by ridge regression. A case weighs more the closer it is to the best of
-its problem, since the exact time of a slow kernel does not matter. Prints the regret (best time ÷ time of the measured
-kernel that the model would choose) over held-out problems; the written model is fitted to all problems.
+A table covers one adapter and one engine, which its file name states: engines compile a shader differently. First, the
+coefficients of each kind of dispatch are fitted by the Levenberg–Marquardt method to logarithms of times, for each
+family of kernels. Then the weights per setting are fitted to the residuals by ridge regression. A case weighs more the
+closer it is to the best of its problem, since the exact time of a slow kernel does not matter. Prints the regret (best
+time ÷ time of the measured kernel that the table would choose) over held-out problems; what is written is fitted to all
+problems.
 """
 
 from __future__ import annotations
@@ -23,68 +24,78 @@ import numpy as np
 from numpy.typing import NDArray
 from shapes_report import geometric, grouped, tenth
 
+from webmm.cases import op_of
 from webmm.choose import model as models
 from webmm.choose import tuned
-from webmm.choose.model import ASPECTS, NAMES, START, Machine, Model, parts_of_time, shape
+from webmm.choose.model import NAMES, Family, Machine, Model, parts_of_time, shape
+from webmm.errors import ConfigError
 from webmm.kernels import STAGES, configure
 from webmm.kernels.base import Kernel
 from webmm.measure.records import Record, from_json
-from webmm.problems.gemm import gemm
-from webmm.problems.product import transposes
+from webmm.problems.base import Problem
 
-KINDS = ("tiles", "gemv", "sum_splits")
+# The hardware of the devices whose records are in bench/results, as their makers publish it.
+MACHINES = {
+    "nvidia h200": Machine(132),
+    "llvmpipe": Machine(2, lanes=16, subgroup=8, clock=3000.0, workgroups=1, cache=30e6, cpu=True),
+}
 HELD = 0.3  # fraction of the problems that are held out
 ITERATIONS = 25
 STEP = 1e-3  # of the finite differences
+ROUNDS, OUTLIER = 3, 0.6  # fits for a CPU; a time that is off by this logarithm weighs half in the next one
 STAY = 0.003  # weight of a coefficient's distance from its initial value, relative to a case
 SETTINGS, ASPECT, PAIR = 3.0, 3.0, 10.0  # ridge penalties, in units of a case's weight
 Numbers = NDArray[np.float64]
 
 
 class Cases:
-    """The measured cases as arrays: traffic of every dispatch, time, problem, and the weight of the case."""
+    """The measured cases of a family: traffic of every dispatch, time, problem, and the weight of the case."""
 
-    def __init__(self, records: list[Record], machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, family: str, measured: dict[Problem, dict[Kernel[Any], float]], machine: Machine) -> None:
+        self.family, self.prior = family, Model(machine, {})
         self.kernels: list[Kernel[Any]] = []
         times, problems, near = [], [], []
-        tables: dict[str, tuple[list[int], list[Numbers]]] = {kind: ([], []) for kind in KINDS}
-        usable = [
-            r for r in records if r.status == "ok" and r.median_us and r.kernel in ("pipelined", "split_k", "gemv")
-        ]
+        tables: dict[str, tuple[list[int], list[Numbers]]] = {}
         self.ranges = []
-        for i, found in enumerate(grouped(usable).values()):
-            r = found[0]
-            problem = gemm(r.m, r.n, r.k, batch=r.batch, **transposes(r.layout))
-            kernels = [configure(r.kernel, {name: str(v) for name, v in r.config.items()}) for r in found]
+        for i, (problem, found) in enumerate(measured.items()):
             first = len(self.kernels)
-            for kind, (owners, rows) in models.dispatches_by_kind(kernels, problem).items():
-                tables[kind][0].extend(first + owner for owner in owners)
-                tables[kind][1].extend(rows)
+            for kind, (owners, rows) in models.dispatches_by_kind(list(found), problem).items():
+                table = tables.setdefault(kind, ([], []))
+                table[0].extend(first + owner for owner in owners)
+                table[1].extend(rows)
             self.ranges.append((first, problem))
-            self.kernels += kernels
-            best = min(r.median_us or math.inf for r in found)
-            times += [r.median_us or math.nan for r in found]
+            self.kernels += found
+            times += found.values()
             problems += [i] * len(found)
-            near += [max(0.05, math.exp(1 - (r.median_us or math.nan) / best)) for r in found]
+            near += [max(0.05, math.exp(1 - us / min(found.values()))) for us in found.values()]
         self.times, self.problems, self.counts = np.array(times), np.array(problems), np.array(near)
-        self.tables = {kind: (np.array(owners), np.array(rows)) for kind, (owners, rows) in tables.items()}
+        self.tables = {kind: (np.array(owners), np.array(rows)) for kind, (owners, rows) in sorted(tables.items())}
         names = [shape(kernel) for kernel in self.kernels]
         self.settings = sorted(set(names))
         self.setting = np.array([self.settings.index(name) for name in names])
 
+    def start(self) -> Numbers:
+        """Return the logarithms of the general coefficients."""
+        return np.log([models.general(self.prior, kind)[name] for kind in self.tables for name in NAMES])
+
+    def named(self, logarithms: Numbers) -> dict[str, dict[str, float]]:
+        """Return coefficients by kind and name."""
+        rows = np.exp(logarithms).reshape(len(self.tables), len(NAMES)).tolist()
+        return {kind: dict(zip(NAMES, row, strict=True)) for kind, row in zip(self.tables, rows, strict=True)}
+
     def predict(self, logarithms: Numbers) -> Numbers:
         """Return the times that the coefficients predict, without the weights per setting."""
         total = np.zeros(len(self.times))
-        for coefficients, (owners, rows) in zip(named(logarithms).values(), self.tables.values(), strict=True):
-            np.add.at(total, owners, parts_of_time(rows, coefficients, self.machine)[0])
+        for coefficients, (owners, rows) in zip(self.named(logarithms).values(), self.tables.values(), strict=True):
+            np.add.at(total, owners, parts_of_time(rows, coefficients, self.prior.machine)[0])
         return total
 
-    def aspects(self, model: Model) -> Numbers:
+    def aspects(self, family: Family) -> Numbers:
         """Return the ASPECTS of every case."""
+        model = Model(self.prior.machine, {self.family: family})
         ends = [first for first, _ in self.ranges[1:]] + [len(self.kernels)]
         pieces = zip(self.ranges, ends, strict=True)
-        return np.concatenate([model.judge(self.kernels[first:end], p)[1] for (first, p), end in pieces])
+        return np.concatenate([model.judge(self.family, self.kernels[first:end], p)[1] for (first, p), end in pieces])
 
     def regrets(self, predicted: Numbers, held: NDArray[np.bool_]) -> list[float]:
         """Return, for each problem in `held`, best time ÷ time of the case that is predicted to be best."""
@@ -95,15 +106,9 @@ class Cases:
         return found
 
 
-def named(logarithms: Numbers) -> dict[str, dict[str, float]]:
-    """Return coefficients by kind and name."""
-    rows = np.exp(logarithms).reshape(len(KINDS), len(NAMES)).tolist()
-    return {kind: dict(zip(NAMES, row, strict=True)) for kind, row in zip(KINDS, rows, strict=True)}
-
-
 def coefficients(cases: Cases, counts: Numbers) -> Numbers:
     """Return the logarithms of the coefficients that fit the cases best."""
-    start = np.log(np.tile([START[name] for name in NAMES], len(KINDS)))
+    start = cases.start()
     root, stay, wanted = np.sqrt(counts), STAY * math.sqrt((counts > 0).sum()), np.log(cases.times)
 
     def residuals(at: Numbers) -> Numbers:
@@ -128,12 +133,24 @@ def coefficients(cases: Cases, counts: Numbers) -> Numbers:
     return at
 
 
-def fitted(cases: Cases, train: NDArray[np.bool_]) -> tuple[Model, Numbers]:
-    """Return the model fitted to the problems in `train`, and the times that it predicts for all cases."""
+def fitted(cases: Cases, train: NDArray[np.bool_]) -> tuple[Family, Numbers]:
+    """Return what is fitted to the problems in `train`, and the times that it predicts for all cases.
+
+    On a CPU, cases whose times are far from the prediction lose weight: they were measured while it was busy.
+    """
     counts = cases.counts * train[cases.problems]
+    family, predicted = fitted_once(cases, counts)
+    for _ in range(ROUNDS - 1 if cases.prior.machine.cpu else 0):
+        off = np.log(cases.times / predicted) / OUTLIER
+        family, predicted = fitted_once(cases, counts / (1 + off**2))
+    return family, predicted
+
+
+def fitted_once(cases: Cases, counts: Numbers) -> tuple[Family, Numbers]:
+    """Return what is fitted to the cases with these weights, and the times that it predicts for all."""
     at = coefficients(cases, counts)
-    model = Model(cases.machine, named(at))
-    aspects, predicted = cases.aspects(model), cases.predict(at)
+    family = Family(cases.named(at), (), (), {})
+    aspects, predicted = cases.aspects(family), cases.predict(at)
     mean, spread = aspects.mean(axis=0), aspects.std(axis=0) + 1e-6
     near = np.clip((aspects - mean) / spread, -models.FAR, models.FAR)
     one = np.eye(len(cases.settings))[cases.setting]
@@ -146,13 +163,39 @@ def fitted(cases: Cases, train: NDArray[np.bool_]) -> tuple[Model, Numbers]:
     slopes = common + own.reshape(one.shape[1], -1)
     weights = {name: (float(b), *map(float, s)) for name, b, s in zip(cases.settings, base, slopes, strict=True)}
     weights[""] = (0.0, *map(float, common))
-    model = dataclasses.replace(model, means=tuple(mean.tolist()), spreads=tuple(spread.tolist()), weights=weights)
-    return model, predicted * np.exp(np.clip(columns @ found, -models.MOST, models.MOST))
+    family = dataclasses.replace(family, means=tuple(mean.tolist()), spreads=tuple(spread.tolist()), weights=weights)
+    return family, predicted * np.exp(np.clip(columns @ found, -models.MOST, models.MOST))
 
 
 def read(file: Path) -> str:
     """Return the text of a file, which may be gzip-compressed."""
     return gzip.decompress(file.read_bytes()).decode() if file.suffix == ".gz" else file.read_text()
+
+
+def measured(records: list[Record]) -> dict[str, dict[Problem, dict[Kernel[Any], float]]]:
+    """Return the best time in µs of each kernel whose work is counted, by family and problem."""
+    families: dict[str, dict[Problem, dict[Kernel[Any], float]]] = {}
+    for key, found in grouped(records).items():
+        op, variant, dtype, m, n, k, batch, layout = key
+        problem = op_of(op, variant).dense((m, n, k, batch), dtype, layout)
+        for r in found:
+            kernel = kernel_of(r)
+            if kernel is None or not r.median_us or any(step.traffic(problem) is None for step in kernel.dispatches):
+                continue
+            times = families.setdefault(models.family_of(kernel), {}).setdefault(problem, {})
+            times[kernel] = min(r.median_us, times.get(kernel, math.inf))
+    return families
+
+
+def kernel_of(record: Record) -> Kernel[Any] | None:
+    """Return the kernel of a record, or None: of a peer, of another version, or without a time."""
+    if record.status != "ok" or record.kernel not in STAGES.get(record.op, ()):
+        return None
+    try:
+        kernel: Kernel[Any] = configure(record.kernel, {n: str(v) for n, v in record.config.items()}, record.op)
+    except ConfigError:
+        return None
+    return kernel
 
 
 def rounded(value: Any) -> Any:
@@ -169,31 +212,36 @@ def rounded(value: Any) -> Any:
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, exists=True))
 @click.argument("output", type=click.Path(path_type=Path))
 def main(held: bool, files: tuple[Path, ...], output: Path) -> None:
-    """Fit a model to the records in FILES and write it to OUTPUT."""
-    records = [record for file in files for record in from_json(read(file))]
-    engines = {tuned.family(record) for record in records if record.kernel in STAGES["gemm"]}
+    """Fit a table to the records in FILES and write it to OUTPUT."""
+    records = [r for file in files for r in from_json(read(file)) if r.kernel in STAGES.get(r.op, ())]
+    engines = {tuned.family(record) for record in records}
     if engines != {models.engine_of_model(output.stem)}:
         raise click.UsageError(
             f"the file name {output.name} does not match the records' {' and '.join(sorted(engines))}"
         )
-    cases = Cases(records, Machine())
-    count = len(cases.ranges)
-    print(f"{len(cases.times)} cases of {count} problems, {len(cases.settings)} settings", flush=True)
-    if held:
-        train = np.random.default_rng(0).random(count) >= HELD
-        _, predicted = fitted(cases, train)
-        for words, which in (("fitted to", train), ("held out", ~train)):
-            found = cases.regrets(predicted, which)
-            print(f"{words}: regret {geometric(found):.3f}, a tenth below {tenth(found):.3f}, worst {min(found):.3f}")
-    model, predicted = fitted(cases, np.ones(count, bool))
-    print(f"all: regret {geometric(cases.regrets(predicted, np.ones(count, bool))):.3f}; aspects: {', '.join(ASPECTS)}")
-    fields = ("coefficients", "means", "spreads", "weights")
-    compact = rounded({name: getattr(model, name) for name in fields})
+    adapter = records[0].adapter
+    machine = next(machine for name, machine in MACHINES.items() if adapter.lower().startswith(name))
+    families = {}
+    for name, found in sorted(measured(records).items()):
+        cases = Cases(name, found, machine)
+        count = len(cases.ranges)
+        print(f"{name}: {len(cases.times)} cases of {count} problems, {len(cases.settings)} settings", flush=True)
+        if held:
+            train = np.random.default_rng(0).random(count) >= HELD
+            _, predicted = fitted(cases, train)
+            for words, which in (("fitted to", train), ("held out", ~train)):
+                show(words, cases.regrets(predicted, which))
+        family, predicted = fitted(cases, np.ones(count, bool))
+        show("all", cases.regrets(predicted, np.ones(count, bool)))
+        families[name] = Family(**rounded({f.name: getattr(family, f.name) for f in dataclasses.fields(family)}))
     rates = models.from_json(output.read_text()).rates if output.exists() else None  # from a probe; fitting keeps them
     output.parent.mkdir(exist_ok=True)
-    adapter = next(r.adapter for r in records if r.kernel == "pipelined")
-    written = dataclasses.replace(model, **compact, rates=rates)
-    output.write_text(models.to_json(written, adapter=adapter, cases=len(cases.times)))
+    output.write_text(models.to_json(Model(machine, families, rates), adapter=adapter, cases=len(records)))
+
+
+def show(words: str, found: list[float]) -> None:
+    """Print the mean, the lowest tenth and the worst regret."""
+    print(f"  {words}: regret {geometric(found):.3f}, a tenth below {tenth(found):.3f}, worst {min(found):.3f}")
 
 
 if __name__ == "__main__":

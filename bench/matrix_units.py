@@ -22,8 +22,7 @@ from webmm.cases import op_of
 from webmm.cases.base import Case
 from webmm.cases.gemm import Operands
 from webmm.cases.quantized import Integers
-from webmm.choose import quantized as choose_quantized
-from webmm.choose.gemm import made_for_matrix_units
+from webmm.choose import candidates
 from webmm.cli import parse_kernels, parse_sizes
 from webmm.errors import WebmmError
 from webmm.kernels import label_of
@@ -98,9 +97,7 @@ def run(device: Device, problem: Problem, kernels: str | None) -> Iterator[Recor
 
 def chosen(device: Device, problem: Problem) -> Sequence[Kernel[Any]]:
     """Return the candidates on matrix units for `problem`, the likeliest first; none on a device without them."""
-    if isinstance(problem, Gemm):
-        return list(made_for_matrix_units(problem, device.capabilities))
-    return choose_quantized.made_for_matrix_units(problem, device.capabilities)[:1]
+    return [kernel for kernel in candidates(problem, device, "off") if kernel.matrix_shape]
 
 
 def peer(device: Device, problem: Problem) -> Iterator[Record]:

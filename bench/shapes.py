@@ -36,10 +36,10 @@ from shapes_report import Key, grouped, report
 from shapes_timing import Bench, peer
 
 from webmm.cases import op_of
-from webmm.choose import choose, divided, quantized, weights
-from webmm.choose.adapted import model_of
-from webmm.choose.field import field
-from webmm.choose.model import START, Machine, Model
+from webmm.choose import choose
+from webmm.choose.adapted import model_of, typical
+from webmm.choose.field import divided, field
+from webmm.choose.model import Model
 from webmm.cli.options import parse_kernels
 from webmm.dtypes import F32
 from webmm.engine.device import Device
@@ -88,22 +88,20 @@ def spread(problem: Gemm, device: Device, model: Model, count: int, seed: int) -
 
 
 def parts_of_k(problem: Quantized | WeightOnly, device: Device, count: int, seed: int) -> list[Kernel[Any]]:
-    """Return `count` candidates for 8-bit integers or block weights, from the fastest as predicted for `divided` tiles.
+    """Return `count` candidates for 8-bit integers or block weights, from those of `divided` tiles predicted fastest.
 
     For weights with up to MAX_VECTOR rows, half of them are `vector` with random settings.
     """
     source, vectors = random.Random(seed), list[Kernel[Any]]()
     stage: Any = Packed if isinstance(problem, Quantized) else Tiles
-    costs = quantized.COSTS if isinstance(problem, Quantized) else weights.COSTS
     if isinstance(problem, WeightOnly) and problem.m <= MAX_VECTOR:
         suited = [kernel for kernel in Vector.space() if kernel.tm < 2 * problem.m]
         vectors = list(source.sample(suited, min(len(suited), count // 2 if problem.m > 1 else count)))
     usual = stage(bm=32, bn=32, tn=4).config
     tiles = [tile for tile in stage.space() if tile.unroll == tile.bk and not differs(tile.config, usual)]
-    able = [kernel for tile in tiles for kernel in divided.divided(tile, problem)]
+    able = [kernel for tile in tiles for kernel in divided(tile, problem)]
     able = [kernel for kernel in able if not kernel.check(problem, device.capabilities)]
-    able.sort(key=lambda kernel: divided.predicted(kernel, problem, costs))
-    near = able[: 4 * count]
+    near = [kernel for kernel, _, _ in model_of(device).best(able, problem)[: 4 * count]]
     return vectors + source.sample(near, min(len(near), count - len(vectors)))
 
 
@@ -119,7 +117,7 @@ def others(problem: Problem, device: Device, model: Model | None, count: int, se
     """
     if isinstance(problem, Gemm) and problem.dtype == F32:
         if device.info.kind != "cpu":
-            return spread(problem, device, model or model_of(device) or prior(), count, seed)
+            return spread(problem, device, model or model_of(device), count, seed)
         made: list[Kernel[Any]] = [*CpuLanes.space(), *CpuTexture.space()]
         lanes = CpuLanes.on(device.capabilities).lanes
         able = [k for k in made if k.config["lanes"] == lanes and not k.check(problem, device.capabilities)]
@@ -151,7 +149,7 @@ def work(tasks: Any, results: Any, lock: Any, last: Any, ready: Any, adapter: st
     The first choice runs self-tests on the device, so nothing is measured until all processes are `ready`, a barrier.
     """
     bench = Bench(lock, last, adapter, engine)
-    model = prior() if models == "prior" else None
+    model = typical(bench.device) if models == "prior" else None
     for number in itertools.count():
         if (task := tasks.get()) is None:
             return
@@ -190,11 +188,6 @@ def work_peers(tasks: Any, results: Any, lock: Any, last: Any, ready: Any) -> No
         except RuntimeError as error:  # PyTorch's, if the GPU is out of memory
             print(f"{task.row}: {error}", flush=True)
             results.put((task, []))
-
-
-def prior() -> Model:
-    """Return the initial model, which was not fitted to any records."""
-    return Model(Machine(), dict.fromkeys(("tiles", "gemv", "sum_splits"), START))
 
 
 def measure(

@@ -36,6 +36,9 @@ provide("webmm.wgsl.render.filled_in", filledIn);
 
 /** Loads the files of a bundle, modules and others, by their paths below its folder. @typedef {{module: (path: string) => Promise<any>, read: (path: string) => Promise<ArrayBuffer>}} Source */
 
+/** @param {Record<string, any>} object @param {(value: any) => unknown} f @returns {Dict} f of each value, by name */
+const mapped = (object, f) => new Dict(Object.entries(object).map(([name, value]) => [name, f(value)]));
+
 /** A loaded bundle. Templates are loaded when a kernel needs them. */
 export class Bundle {
   /** The source used by `load()` without a folder: the folder next to this file, unless a package sets another one. */
@@ -95,7 +98,7 @@ export class Bundle {
     return this.core.refusal(this.record(row));
   }
 
-  /** Load the cost models of an adapter's vendor, 60 KB each, by name. @param {string} adapter @returns {Promise<Dict>} */
+  /** Load the cost models of an adapter's vendor, 100 KB each, by name. @param {string} adapter @returns {Promise<Dict>} */
   async models(adapter) {
     const [vendor] = adapter.toLowerCase().split(/[\s-]/);
     const names = this.index.models.filter((name) => name.split("-")[0] === vendor);
@@ -106,15 +109,12 @@ export class Bundle {
   }
 
   /** @param {Record<string, any>} document @returns {Python} a translated `Model` */
-  #model({ machine, coefficients, means, spreads, weights }) {
-    const kinds = Object.entries(coefficients).map(([kind, each]) => [kind, new Dict(Object.entries(each))]);
-    return new this.core.Model(
-      call(this.core.Machine, [], machine),
-      new Dict(/** @type {any} */ (kinds)),
-      means,
-      spreads,
-      new Dict(Object.entries(weights)),
-    );
+  #model({ machine, families, rates }) {
+    const { Family, Machine, Model, Rates } = this.core;
+    const dict = (/** @type {any} */ x) => new Dict(Object.entries(x));
+    const family = (/** @type {any} */ { coefficients, means, spreads, weights }) =>
+      new Family(mapped(coefficients, dict), means, spreads, dict(weights));
+    return new Model(call(Machine, [], machine), mapped(families, family), rates && call(Rates, [], rates));
   }
 
   /** @param {string} path below the bundle's folder @returns {Promise<ArrayBuffer>} */

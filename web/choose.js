@@ -19,12 +19,9 @@ let learned = [];
 provide("webmm.choose.tuned.load", () => learned);
 let models = new Dict(); // the cost models for that device
 provide("webmm.choose.model.shipped", () => models);
-// The page neither probes the device nor adapts a cost model to it: the shipped model of the adapter or its vendor is used.
-provide(
-  "webmm.choose.adapted.adapted",
-  (/** @type {unknown} */ _device, /** @type {Python} */ model, /** @type {string} */ near) =>
-    near === "other" ? null : model,
-);
+// The page neither probes the device nor corrects a model by tuning.
+provide("webmm.engine.rates.known", () => null);
+provide("webmm.choose.adapted.corrected", (/** @type {unknown} */ _device, /** @type {Python} */ model) => model);
 
 /** Chooses kernels for one device, and caches the choices. */
 export class Choices {
@@ -94,6 +91,12 @@ export class Choices {
     return spelling && kernel.config.has("spelling") ? dataclasses.replace(kernel, { spelling }) : kernel;
   }
 
+  /** @param {Python} problem @returns {Dict} the kernels that are worth trying, best first, with the reasons */
+  #candidates(problem) {
+    [learned, models] = [this.#learned, this.#models];
+    return this.core.candidates(problem, this.described, "cached");
+  }
+
   /**
    * @param {string} name
    * @param {Problem | Python} [p]
@@ -104,7 +107,7 @@ export class Choices {
     const { bundle, info } = this.device;
     const cls = this.core.kernel_class(name, "gemm");
     if (info.kind === "cpu") return bundle.wrap(this.core.light(cls));
-    const made = p ? this.core.made_for_matrix_units(bundle.problem(p), this.capabilities) : [];
+    const made = p ? [...this.#candidates(bundle.problem(p)).keys()] : [];
     const fitting = made.find((/** @type {Python} */ kernel) => kernel.constructor === cls);
     return bundle.wrap(this.#spelled(fitting ?? cls.on(this.capabilities)));
   }
@@ -132,9 +135,8 @@ export class Choices {
   chosen(problem) {
     const known = this.#chosen.get(problem);
     if (known) return known;
-    [learned, models] = [this.#learned, this.#models];
     const reasons = new Set();
-    for (const candidate of this.core.candidates(problem, this.described, "cached").keys()) {
+    for (const candidate of this.#candidates(problem).keys()) {
       const kernel = this.#spelled(candidate);
       const reason = this.refused(kernel, problem);
       if (reason === null) {

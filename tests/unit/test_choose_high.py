@@ -3,9 +3,9 @@
 import dataclasses
 
 import pytest
-from test_choose_matrix_units import ABLE
+from test_choose_fields import UNITS as ABLE
 
-from webmm.choose.gemm import asked, attainable, made_for_matrix_units
+from webmm.choose.gemm import asked, attainable, made_for_precision
 from webmm.cut.dispatches import dispatches
 from webmm.cut.pieces import Limits
 from webmm.errors import ConfigError
@@ -24,9 +24,9 @@ class Device:
 
 def test_large_float32_products_use_matrix_units_on_request():
     problem = gemm(4096, 4096, 4096, precision="high")
-    assert made_for_matrix_units(problem, ABLE) == [MatrixUnitHigh(bk=32, sm=32, phases=2), MatrixUnitHigh(phases=2)]
+    assert made_for_precision(problem, ABLE) == [MatrixUnitHigh(bk=32, sm=32, phases=2), MatrixUnitHigh(phases=2)]
     assert attainable(problem, Device(ABLE)) == problem
-    assert not made_for_matrix_units(dataclasses.replace(problem, precision="highest"), ABLE)
+    assert not made_for_precision(dataclasses.replace(problem, precision="highest"), ABLE)
 
 
 @pytest.mark.parametrize("size", [(1024, 1024, 1024), (8, 65536, 512), (4096, 4096, 31)])
@@ -40,13 +40,13 @@ def test_without_matrix_units_high_becomes_highest():
 
 
 def test_long_sums_have_two_phases():
-    made = [made_for_matrix_units(gemm(4096, 4096, k, precision="high"), ABLE) for k in (32, 1024, 1025, 8192)]
+    made = [made_for_precision(gemm(4096, 4096, k, precision="high"), ABLE) for k in (32, 1024, 1025, 8192)]
     assert [kernels[0].phases for kernels in made] == [1, 1, 2, 2]
 
 
 def test_two_tiles_per_multiprocessor_run_at_once():
     """Of HIGH_TILES, the second has smaller workgroups, of which a multiprocessor runs two."""
-    first = [made_for_matrix_units(gemm(n, n, n, precision="high"), ABLE)[0] for n in (1536, 2048, 4096)]
+    first = [made_for_precision(gemm(n, n, n, precision="high"), ABLE)[0] for n in (1536, 2048, 4096)]
     assert [kernel.invocations for kernel in first] == [128, 128, 256]
 
 

@@ -93,7 +93,8 @@ TEMPLATES
 $.provide("webmm.wgsl.render.filled_in", filledIn);
 const MODELS = PREDICTING;
 $.provide("webmm.choose.model.shipped", () => MODELS);
-$.provide("webmm.choose.adapted.adapted", (device, model, near) => (near === "other" ? null : model));
+$.provide("webmm.engine.rates.known", () => null);
+$.provide("webmm.choose.adapted.corrected", (device, model) => model);
 const RECORDS = SHIPPED;
 $.provide("webmm.choose.tuned.shipped", () => RECORDS);
 $.provide("webmm.choose.tuned.load", () => []);
@@ -124,10 +125,7 @@ def run(node: Callable[..., Any], folder: Path, program: Program, lines: list[st
     ]
     records = [record for record in tuned.shipped() if tuned.family(record) == "dawn"]
     head = HEAD.replace("TEMPLATES", "\n".join(imports)).replace("SHIPPED", written(program, records))
-    models = {
-        name: dataclasses.replace(each, rates=None) for name, each in model.shipped().items()
-    }  # the page's models have no rates
-    head = head.replace("PREDICTING", written(program, models))
+    head = head.replace("PREDICTING", written(program, model.shipped()))
     (folder / "run.js").write_text("\n".join([head, *lines]))
     done = node(str(folder / "run.js"))
     assert done.returncode == 0, done.stderr[-2000:]

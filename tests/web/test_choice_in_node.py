@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from webmm.choose import quantized, weights
+from webmm.choose import candidates
 from webmm.dtypes import F32, U8
+from webmm.kernels.base import Capabilities
 from webmm.page import npm
+from webmm.problems.base import Problem
 from webmm.problems.product import Operand
 from webmm.problems.quantized import Quantized
 from webmm.problems.weights import WeightOnly
 
+LIMITS = defaultdict(lambda: 2**31)
+DEVICE: Any = SimpleNamespace(
+    info=SimpleNamespace(name="a GPU", kind="other", driver=""),
+    engine=SimpleNamespace(name="dawn"),
+    capabilities=Capabilities("a GPU", LIMITS, frozenset()),
+)
 SCRIPT = Path(__file__).with_name("node_choice.mjs")
 SIZES = [(1, 4096, 4096), (7, 1000, 900), (24, 896, 8192), (200, 5120, 5120), (213, 435, 215_847), (213_657, 22, 241)]
 SIZES += [(2048, 2048, 2048), (30_000, 20, 9), (1, 1, 1)]
@@ -26,9 +36,7 @@ def test_candidates_are_the_same_as_in_python(node: Callable[..., Any], tmp_path
     done = node(str(SCRIPT), str(tmp_path / "package"), str(tmp_path / "cases.json"))
     assert done.returncode == 0, done.stderr[-2000:]
     for (m, n, k, bits), found in zip(cases, json.loads(done.stdout), strict=True):
-        made: list[Any]
+        problem: Problem = Quantized(m, n, k, U8, U8, U8, Operand(k), Operand(n))
         if bits:
-            made = weights.made_for_gpus(WeightOnly(m, n, k, F32, F32, Operand(k), bits, 32))
-        else:
-            made = [*quantized.made_for_gpus(Quantized(m, n, k, U8, U8, U8, Operand(k), Operand(n)))]
-        assert found[: len(made)] == [str(kernel) for kernel in made], (m, n, k, bits)
+            problem = WeightOnly(m, n, k, F32, F32, Operand(k), bits, 32)
+        assert found == [str(kernel) for kernel in candidates(problem, DEVICE, "off")], (m, n, k, bits)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,7 @@ import numpy as np
 from tests.gpu.products import UNTOUCHED, describe, indices, lay_out, view, whole_numbers
 from tests.web.dispatches import case, in_chromium, in_node, result
 from tests.web.page_steps import wait_text
-from webmm.choose import gemm as choose_gemm
-from webmm.choose import tuned
+from webmm.choose import candidates, tuned
 from webmm.kernels.base import Capabilities, MatrixShape
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.problems.gemm import Gemm, gemm
@@ -130,13 +131,15 @@ def choose_on(page, shapes=(SIXTEEN,), lanes=(32, 32), features=EVERY, spelling=
 def test_the_page_chooses_like_python(page) -> None:
     for shapes, lanes in (((SIXTEEN, EIGHT), 32), ((EIGHT,), 32), ((["f16", "f32", 8, 16, 16],), 16)):
         there = frozenset(MatrixShape(*shape) for shape in shapes)
-        device = Capabilities("a GPU", {}, frozenset(EVERY), subgroup_size=lanes, matrix_shapes=there)
+        limits: dict[str, int] = defaultdict(lambda: 2**31)
+        able = Capabilities("a GPU", limits, frozenset(EVERY), subgroup_size=lanes, matrix_shapes=there)
+        info = SimpleNamespace(name="a GPU", kind="other", driver="")
+        device: Any = SimpleNamespace(info=info, engine=SimpleNamespace(name="dawn"), capabilities=able)
         sizes = [(*size, dtype) for size in CHOSEN_AT for dtype in ("float16", "float32")]
         found = page.evaluate(OPEN, [EVERY, list(shapes), (lanes, lanes), "current", sizes, ""])
         for (m, n, k, dtype), chosen in zip(sizes, found, strict=True):
-            made = choose_gemm.made_for_matrix_units(gemm(m, n, k, dtype=dtype), device)
-            expected = [kernel.config for kernel in made[:1]]
-            assert [chosen["config"]] * (chosen["name"] == MatrixUnit.name) == expected, (m, n, k, dtype)
+            kernel = next(iter(candidates(gemm(m, n, k, dtype=dtype), device, "off")))
+            assert (chosen["name"], chosen["config"]) == (kernel.name, kernel.config), (m, n, k, dtype)
             assert (chosen["reason"] is None) == (dtype == "float16")
 
 

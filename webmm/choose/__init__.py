@@ -2,10 +2,10 @@
 
 `Kernel.check()` says whether a kernel can run, and the self-test whether it is correct on this driver. Speed is a
 matter of measurement: the nearest tuned record of this adapter (the user's before the shipped ones), then one of the
-same vendor (`webmm.choose.tuned`); if there is none nearby, the candidates of the op's module in this package, which
-are based on measurements of similar shapes. An op with a cost model for the device (`webmm.choose.model`) uses only
-records of almost exactly the same shape, and predictions otherwise. A shape without a record can be tuned at its first
-use (`tune="quick"`, `tune="auto"`).
+same vendor (`webmm.choose.tuned`); if there is none nearby, the candidates of the op's module in this package: a field
+of kernels that the model of cost ranks (`webmm.choose.model`), or those that rules choose. If times of the op's kernels
+were fitted on such a device, only records of almost exactly the same shape come before predictions. A shape without a
+record can be tuned at its first use (`tune="quick"`, `tune="auto"`).
 
 The self-test and the tuner run problems themselves, and so belong to a higher layer; they are called through
 `webmm.hooks`.
@@ -19,7 +19,8 @@ from types import ModuleType
 from typing import Any
 
 from webmm import hooks, log
-from webmm.choose import tuned
+from webmm.choose import adapted, tuned
+from webmm.choose.model import family_of
 from webmm.choose.verdicts import failing
 from webmm.config import Tune
 from webmm.engine import generation
@@ -33,6 +34,7 @@ from webmm.problems.base import Problem
 
 # The module of each op.
 COLUMNS: Lazy[str, ModuleType] = Lazy(OPS, lambda op: import_module(f"{__name__}.{op}"))
+LIKELY = 4  # predicted kernels that become candidates
 MAX_CHOICES = 4096  # choices cached per device; problems that differ only in offsets count separately
 
 
@@ -40,25 +42,51 @@ def candidates(problem: Problem, device: Device, tune: Tune = "cached") -> dict[
     """Return the candidates for `problem` on `device`, best first, each with the reason why it is one."""
     column = COLUMNS.get(problem.op)  # None for an op from outside the package
     portable: list[Kernel[Any]] = list(column.candidates(problem, device)) if column else []
+    predicted: list[tuple[Kernel[Any], str]] = []
+    fitted = False
+    if column and not portable:
+        predicted, fitted = ranked(column, problem, device, tune)
     others = (stage.on(device.capabilities) for stage in reversed(REGISTERED) if stage.op == problem.op)
     anywhere: Iterable[Kernel[Any]] = getattr(column, "ANYWHERE", ())
-    units = any(kernel.matrix_shape for kernel in portable)
-    predicted: list[tuple[Kernel[Any], str]] = []
-    if tune != "off" and not units and column and hasattr(column, "predicted"):
-        found = column.predicted(problem, device)
-        predicted = [(kernel, f"predicted {us:,.1f} µs, mostly {limit}") for kernel, us, limit in found]
-    near = tuned.SAME if predicted else tuned.NEAR
-    ranked = [] if tune == "off" else tuned.nearest(problem, device, units, near)
+    units = any(kernel.matrix_shape for kernel in (*portable, *(kernel for kernel, _ in predicted[:1])))
+    near = tuned.SAME if fitted else tuned.NEAR
+    known = [] if tune == "off" else tuned.nearest(problem, device, units, near)
+    low = column.fallbacks(problem, device) if column and hasattr(column, "fallbacks") else ()
     result: dict[Kernel[Any], str] = {}
     for kernel, why in (
-        *ranked,
+        *known,
         *predicted,
-        *((kernel, "portable default") for kernel in portable),
+        *((kernel, "portable default") for kernel in (*portable, *low)),
         *((kernel, "registered") for kernel in others),
         *((kernel, "runs anywhere") for kernel in anywhere),
     ):
         result.setdefault(kernel, why)
     return result
+
+
+def ranked(
+    column: ModuleType, problem: Problem, device: Device, tune: Tune
+) -> tuple[list[tuple[Kernel[Any], str]], bool]:
+    """Return the LIKELY kernels of the op's field with the shortest predicted times that the device can run, and why.
+
+    If all of these need scratch buffers, the first one without follows. The second value tells whether the prediction
+    was fitted to times on such a device. With `tune` "off", devices of a kind are all alike.
+    """
+    if not hasattr(column, "field"):
+        return [], False
+    model = adapted.typical(device) if tune == "off" else adapted.model_of(device)
+    every = list(column.field(problem, device, model.machine.multiprocessors))
+    field = [kernel for kernel in every if model.knows(kernel)] or every
+    found: list[tuple[Kernel[Any], str]] = []
+    lean = False  # whether one of them needs no scratch buffer
+    for kernel, us, limit in model.best(field, problem):
+        whole = not kernel.scratch(problem)
+        wanted = len(found) < LIKELY or (whole and not lean)
+        if wanted and kernel.check(problem, device.capabilities) is None:
+            words = f"predicted {us:,.1f} µs, mostly {limit}"
+            found.append((kernel, "portable default" if tune == "off" else words))
+            lean = lean or whole
+    return found, any(family_of(kernel) in model.families for kernel in field)
 
 
 def refused(kernel: Kernel[Any], problem: Problem, device: Device) -> str | None:

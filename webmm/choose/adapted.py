@@ -1,7 +1,8 @@
 """The cost model for a device: a shipped model, adapted to the rates of `webmm probe` and corrected by `webmm tune`.
 
-A model that was fitted on the same adapter is used as it is. For another adapter, the rates of a probe (arithmetic,
-memory, cache, dispatch overhead, multiprocessors) replace those of the adapter that the model was fitted on. Times
+A model that was fitted on the same adapter is used as it is. For another adapter of its vendor, the rates of a probe
+(arithmetic, memory, cache, dispatch overhead, multiprocessors) replace those of the adapter that the model was fitted
+on; for one of another vendor, they are all that is known. Without a probe, typical rates take their place. Times
 measured by tuning correct the factor of all kernels, and that of each measured setting in proportion to the number of
 its times.
 """
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from webmm.choose.model import Model, shape, shipped_for
+from webmm.choose.model import Machine, Model, shape, shipped_for
 from webmm.choose.tuned import REFIT_FILE, folder, kernel_of
 from webmm.dtypes import F32
 from webmm.engine import generation
@@ -34,30 +35,59 @@ MAX_LOG_RATIO = 1.0  # logarithms of measured ÷ predicted are clipped to this
 Sums = dict[str, tuple[float, float]]  # by setting: the weighted number of times, and the sum of those logarithms
 
 
-def model_of(device: Device) -> Model | None:
-    """Return the cost model for the device, or None if no model of its vendor is shipped and it was not probed."""
-    return adapted(device, *shipped_for(device))
+# For devices that were not probed: figures that the makers of common ones publish, a GeForce RTX 4060 (24
+# multiprocessors at 2.46 GHz, 272 GB/s), a Radeon 780M (12 compute units at 2.7 GHz, 5600 MT/s), and two cores with
+# AVX2. The rates of caches and the times of dispatches are estimates.
+TYPICAL: dict[str, Rates] = {
+    "discrete": Rates(15_100.0, 272.0, 1_500.0, 5.0, 24),
+    "integrated": Rates(8_300.0, 90.0, 500.0, 10.0, 12),
+    "cpu": Rates(150.0, 10.0, 60.0, 60.0, 2),
+}
+LANES, CPU_LANES = 128, 16  # FMAs per cycle of a multiprocessor, and of a core
 
 
-def adapted(device: Device, model: Model | None, near: str) -> Model | None:
-    """Return the shipped model `model`, `near` as in `shipped_for()`, adapted to the device and corrected."""
-    model = _uncorrected(device, model, near)
-    found = _valid(noted(Path(folder(), REFIT_FILE), SCHEMA).get(_driver(device))) if model else {}
-    return dataclasses.replace(model, corrections=corrections(found)) if model and found else model
+def model_of(device: Device) -> Model:
+    """Return the cost model for the device: fitted on its adapter, fitted on one of its vendor, or a general one.
+
+    The latter two are adapted to the rates of a probe, or to those of a typical device.
+    """
+    return corrected(device, uncorrected(device, probed.known(device)))
 
 
-def _uncorrected(device: Device, model: Model | None, near: str) -> Model | None:
-    """Return the model at the rates of the device, before corrections from tuning."""
-    rates = probed.known(device) if near != "adapter" else None
-    if model is None or (near == "other" and rates is None):
-        return None
-    model = model if near != "other" else without_factors(model)
-    return at_rates(model, rates) if rates else model
+def uncorrected(device: Device, rates: Rates | None) -> Model:
+    """Return the model before corrections from tuning, at the `rates` of a probe, if there was any."""
+    model, near = shipped_for(device)
+    if model is None or near == "other":
+        return at_rates_alone(rates or typical_rates(device), device)
+    if near == "adapter" or device.info.kind == "cpu":
+        return model
+    return at_rates(model, rates or typical_rates(device))
 
 
-def without_factors(model: Model) -> Model:
-    """Return the model without the fitted factors, which depend on the compiler, for use with another vendor."""
-    return dataclasses.replace(model, means=(), spreads=(), weights={})
+def typical_rates(device: Device) -> Rates:
+    """Return the rates of a typical device of this kind."""
+    return TYPICAL.get(device.info.kind, TYPICAL["integrated"])
+
+
+def typical(device: Device) -> Model:
+    """Return the model of a typical device of this kind."""
+    return at_rates_alone(typical_rates(device), device)
+
+
+def at_rates_alone(rates: Rates, device: Device) -> Model:
+    """Return the model of a device of which nothing but rates is known."""
+    cpu = device.info.kind == "cpu"
+    lanes = CPU_LANES if cpu else LANES
+    clock = rates.gflops * 1e3 / (2 * lanes * rates.workgroups)
+    subgroup = device.capabilities.subgroup_size or (8 if cpu else 32)
+    machine = Machine(rates.workgroups, lanes, subgroup, clock, workgroups=1 if cpu else 32, cpu=cpu)
+    return Model(machine, {}, rates)
+
+
+def corrected(device: Device, model: Model) -> Model:
+    """Return the model with the corrections from tuning on this device."""
+    found = _valid(noted(Path(folder(), REFIT_FILE), SCHEMA).get(_driver(device)))
+    return dataclasses.replace(model, corrections=corrections(found)) if found else model
 
 
 def at_rates(model: Model, rates: Rates) -> Model:
@@ -75,11 +105,19 @@ def at_rates(model: Model, rates: Rates) -> Model:
         "bandwidth": rates.gbytes / was.gbytes,
         "cache": rates.cache_gbytes / was.cache_gbytes,
     }
-    coefficients = {
-        kind: {name: value * ratios.get(name, 1.0) for name, value in known.items()}
-        for kind, known in model.coefficients.items()
+    families = {
+        name: dataclasses.replace(family, coefficients=scaled(family.coefficients, ratios))
+        for name, family in model.families.items()
     }
-    return dataclasses.replace(model, machine=machine, coefficients=coefficients, rates=rates)
+    return dataclasses.replace(model, machine=machine, families=families, rates=rates)
+
+
+def scaled(coefficients: Mapping[str, Mapping[str, float]], ratios: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Return the coefficients multiplied by the ratios of the same names."""
+    return {
+        kind: {name: value * ratios.get(name, 1.0) for name, value in known.items()}
+        for kind, known in coefficients.items()
+    }
 
 
 # Corrections from tuning
@@ -90,8 +128,7 @@ def correct(device: Device, records: Iterable[Record]) -> int:
 
     Raises ConfigError if the corrections cannot be written.
     """
-    model = _uncorrected(device, *shipped_for(device))
-    found = sums(model, records) if model else {}
+    found = sums(uncorrected(device, probed.known(device)), records)
     if found:
         note(Path(folder(), REFIT_FILE), SCHEMA, _driver(device), lambda known: _added(_valid(known), found))
         generation.advance()

@@ -1,9 +1,8 @@
-"""Candidates for float products on CPU adapters."""
+"""The kernels of float products that are candidates for CPU adapters; the model of cost ranks them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import Blocked
@@ -16,26 +15,12 @@ from webmm.problems.gemm import Gemm
 # kernels are for CPU adapters without subgroups.
 ANY: tuple[GemmKernel, ...] = (Tile2D(wy=4, wx=8, tm=8), Blocked())
 
-
-@dataclass(frozen=True)
-class LaneTile:
-    """A tile of C on subgroups of eight lanes, and the time of a multiplication in ps, on two cores."""
-
-    rows: int
-    columns: int
-    ps: float
-
-
-# Fitted to the times of 342 random products on lavapipe; only their ratios matter. Before, thresholds chose: best of
-# eight ÷ chosen was 0.93, a tenth below 0.76, and is 0.96 and 0.89 (docs/results.md). Large tiles take a second to
-# compile, twice as long as smaller ones, and two seconds if C is stored by element.
+# Rows and columns of tiles of C on subgroups of eight lanes. Large tiles take a second to compile, twice as long as
+# smaller ones, and two seconds if C is stored by element: they are used from some numbers of operations on.
+DIRECT = ((16, 32), (32, 32), (32, 64))
+TEXTURE = ((16, 32), (32, 32), (16, 64), (16, 128))
 LARGE = 2048  # elements
-ENOUGH, ENOUGH_BY_ELEMENT = 2**23, 2**27  # operations from which large tiles are used
-DIRECT = (LaneTile(16, 32, 180), LaneTile(32, 32, 145), LaneTile(32, 64, 132))
-TEXTURE = (LaneTile(16, 32, 118), LaneTile(32, 32, 115), LaneTile(16, 64, 96), LaneTile(16, 128, 88))
-BY_ELEMENT = 1.2  # factor if B is not read as vec4
-WORKGROUP = 0.47  # µs
-COPY, COPIED = 200.0, 0.01  # µs of copying B to a texture, and of each element
+ENOUGH, ENOUGH_BY_ELEMENT = 2**23, 2**27
 FEW_ROWS = (1, 4, 8, 16)  # rows of the only row of tiles
 
 # Subgroups of four lanes are SwiftShader's. There, B in a texture is slower; tiles of 32 × 32 are as fast as those of
@@ -48,42 +33,28 @@ FEW_ROWS = (1, 4, 8, 16)  # rows of the only row of tiles
 WIDE_LANES, MANY_ROWS = 8, 128
 
 
-def candidates(problem: Gemm, lanes: int) -> list[GemmKernel]:
-    """Return the kernels for CPUs with subgroups of `lanes` lanes, or 0 without subgroups, best first."""
-    return [*made_for_lanes(problem, lanes), *ANY]
-
-
-def made_for_lanes(problem: Gemm, lanes: int) -> list[GemmKernel]:
-    """Return the kernels made for subgroups of `lanes` lanes, best first; none if there are no subgroups (0).
+def field(problem: Gemm, lanes: int) -> Iterator[GemmKernel]:
+    """Yield the kernels made for subgroups of `lanes` lanes; none if there are no subgroups (0).
 
     One of them needs no texture: its size is limited, and it cannot hold float64.
     """
     if lanes < 2:
-        return []
+        return
     if lanes < WIDE_LANES:
-        return [_by_few_lanes(problem, lanes)]
+        yield _by_few_lanes(problem, lanes)
+        return
     lanes = min(lanes, 16)
     if problem.m <= FEW_ROWS[-1]:
         tm = next(rows for rows in FEW_ROWS if problem.m <= rows)
-        return [CpuLanes(lanes, tm, 4 if problem.n <= 4 * lanes else 64 // lanes)]
-    by_time = sorted(_predicted(problem, lanes), key=lambda predicted: predicted[0])
-    direct = next(kernel for _, kernel in by_time if not kernel.before)
-    return list(dict.fromkeys([by_time[0][1], direct]))
-
-
-def _predicted(problem: Gemm, lanes: int) -> Iterator[tuple[float, GemmKernel]]:
-    """Yield predicted times in µs, each with its kernel."""
-    spec = CpuLanes(lanes).specialise(problem)
-    direct = 1.0 if spec.vec_b else BY_ELEMENT
-    copy = COPY + COPIED * problem.n * problem.k * problem.batch
-    large = problem.flops >= (ENOUGH if spec.vec_c else ENOUGH_BY_ELEMENT)
-    for stage, tiles, factor, start in ((CpuLanes, DIRECT, direct, 0.0), (CpuTexture, TEXTURE, 1.0, copy)):
-        for tile in tiles:
-            if large or tile.rows * tile.columns < LARGE:
-                kernel = stage(lanes, tile.rows, max(4, tile.columns // lanes))
-                workgroups = kernel.grid.tiles(problem) * problem.batch
-                each = tile.ps * factor * tile.rows * lanes * kernel.tn * problem.k / 1e6
-                yield start + workgroups * (WORKGROUP + each), kernel
+        yield CpuLanes(lanes, tm, 4 if problem.n <= 4 * lanes else 64 // lanes)
+        return
+    large = problem.flops >= (ENOUGH if problem.vec_c else ENOUGH_BY_ELEMENT)
+    for rows, columns in DIRECT:
+        if large or rows * columns < LARGE:
+            yield CpuLanes(lanes, rows, max(4, columns // lanes))
+    for rows, columns in TEXTURE:
+        if large or rows * columns < LARGE:
+            yield CpuTexture(lanes, rows, max(4, columns // lanes))
 
 
 def _by_few_lanes(problem: Gemm, lanes: int) -> CpuLanes:

@@ -1,17 +1,21 @@
-"""The float GEMM kernels that are candidates for a GPU; the cost model ranks them."""
+"""The kernels of float products that are candidates for a GPU; the model of cost ranks them."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator
+from typing import Any
 
-from webmm.kernels.base import ceil_div
+from webmm.kernels.base import Capabilities, ceil_div
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.gemv import Gemv
+from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.split_k import SplitK
-from webmm.kernels.splits import MOST_SPLITS, partial_bytes
+from webmm.kernels.splits import MOST_SPLITS
 from webmm.problems.gemm import Gemm
+from webmm.problems.product import Product, partial_bytes
 
 # bm, bn, bk, tm, tn, and the numbers of slices of k within a workgroup to try. Large tiles reuse more; small tiles give
 # more workgroups.
@@ -110,7 +114,55 @@ def _wasteful(tile: int, size: int) -> bool:
     return tile >= 2 * size and tile > 16
 
 
-def parts_of_k(problem: Gemm, tiles: int, steps: int, multiprocessors: int, least: int = LEAST_STEPS) -> list[int]:
+# Tiles for matrix units, and how many steps each part of k has at least. With at most FEW_LINES rows or columns, or few
+# rows and few bytes, stages without matrix units are faster. µs on an H200: 5×896×1536 nt 5.4 and 7.1, 8×11008×1536 nt
+# 28.4 and 12.5.
+UNIT_TILES: tuple[dict[str, Any], ...] = (
+    {},
+    {"bk": 64, "slices": 2},
+    {"bk": 64, "sn": 32},
+    {"bn": 64, "bk": 64, "sn": 32},
+    {"bm": 64, "sm": 32},
+    {"bm": 64, "bn": 64, "sm": 32, "sn": 32},
+    {"bm": 64, "bn": 64, "bk": 64, "sm": 32, "sn": 32},
+    {"bm": 64, "bn": 64, "bk": 64, "sn": 32, "slices": 2},
+    {"bm": 64, "bn": 32, "bk": 64, "sm": 32, "sn": 32, "slices": 2},
+    {"bm": 64, "bn": 32, "bk": 16, "sm": 32, "sn": 32},
+    {"bm": 32, "bn": 128, "bk": 64, "sm": 32, "sn": 32},
+    {"bm": 16, "bn": 32, "bk": 128, "sm": 16, "sn": 32, "slices": 4},
+    {"bm": 16, "bn": 64, "bk": 128, "sm": 16, "sn": 64, "slices": 4},
+)
+LEAST_UNIT_STEPS = 2
+FEW_LINES, FEW_ROWS, FEW_BYTES = 4, 8, 2**23
+
+
+def on_matrix_units(problem: Gemm, device: Capabilities, multiprocessors: int) -> Iterator[MatrixUnit]:
+    """Yield the candidates for a float16 product on matrix units; none if other stages are faster."""
+    p = problem
+    if min(p.m, p.n) <= FEW_LINES or (p.m <= FEW_ROWS and p.bytes < FEW_BYTES):
+        return
+    stage = MatrixUnit.on(device)
+    for tiles in UNIT_TILES:
+        kernel = dataclasses.replace(stage, **tiles)
+        count, steps = kernel.grid.tiles(p) * p.batch, ceil_div(p.k, kernel.bk)
+        for splits in parts_of_k(p, count, steps, multiprocessors, LEAST_UNIT_STEPS):
+            yield dataclasses.replace(kernel, splits=splits)
+
+
+PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # of k: few numbers, since each is a shader of its own
+MOST_PARTS_BYTES = 2**26  # of partial sums
+
+
+def divided(tile: Any, problem: Product) -> Iterator[Any]:
+    """Yield `tile` with each of PARTS of k that have LEAST_STEPS steps or more and need little memory."""
+    yield tile
+    steps = ceil_div(problem.k, tile.inner_step)
+    for splits in PARTS[1:]:
+        if splits * LEAST_STEPS <= steps and partial_bytes(problem, splits) <= MOST_PARTS_BYTES:
+            yield dataclasses.replace(tile, splits=splits)
+
+
+def parts_of_k(problem: Product, tiles: int, steps: int, multiprocessors: int, least: int = LEAST_STEPS) -> list[int]:
     """Return the numbers of parts of k to try: one, and those with which `tiles` tiles fill the multiprocessors.
 
     Each part has `least` of the `steps` of k, or more.

@@ -1,14 +1,13 @@
-"""Candidates for float matrix products, based on measurements of similar shapes."""
+"""Candidates for float matrix products: a field that the model of cost ranks, or rules where none were recorded."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Any
 
-from webmm.choose import cpu, matrix_units
-from webmm.choose.adapted import model_of
-from webmm.choose.divided import MULTIPROCESSORS
-from webmm.choose.field import field
+from webmm.choose import cpu
+from webmm.choose.field import field as of_gpus
+from webmm.choose.field import on_matrix_units
 from webmm.cut.dispatches import dispatches, longest
 from webmm.cut.pieces import Limits, Piece
 from webmm.dtypes import F16, F32, F64
@@ -26,11 +25,8 @@ from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.kernels.splits import SPLITS
 from webmm.problems.gemm import Gemm
 
-# Large tiles reuse more, small tiles give more workgroups. ENOUGH_TILES tiles fill a GPU; with fewer, k is split.
-ENOUGH_TILES = 256
-LARGE, SMALL = Pipelined(), Pipelined(bm=32, bn=32, tm=4, tn=4)
-GPU: tuple[GemmKernel, ...] = (LARGE, Pipelined(bm=32, bn=64, tm=4, tn=4), SMALL)
-LIKELY = 4  # predicted kernels that become candidates
+ENOUGH_TILES = 256  # tiles that fill a GPU; with fewer, k is split
+GPU: tuple[GemmKernel, ...] = (Pipelined(), Pipelined(bm=32, bn=64, tm=4, tn=4), Pipelined(bm=32, bn=32, tm=4, tn=4))
 FEW = 8  # a product with at most this many rows or columns is limited by memory bandwidth
 
 # Tiles for float32 split into float16 on matrix units, used if there are ENOUGH_MATRIX_TILES. The second has smaller
@@ -47,21 +43,39 @@ ANYWHERE: tuple[GemmKernel, ...] = (Tile2D(), Naive(), Gemv())  # Gemv for a k b
 
 
 def candidates(problem: Gemm, device: Device) -> list[GemmKernel]:
-    """Return the kernels that are worth running for `problem` on `device`, best first."""
+    """Return the kernels that rules choose for `problem` on `device`, best first: [] where the model of cost ranks."""
     if problem.dtype == F64 and not problem.features <= device.capabilities.features:
         return made_of_integers(problem, device.info.kind, device.capabilities)
-    if device.info.kind == "cpu":
-        return cpu.candidates(problem, device.capabilities.subgroup_size)
-    return [*made_for_matrix_units(problem, device.capabilities), *made_for_gpus(problem), *GPU]
+    if device.info.kind != "cpu" and problem.dtype == F64:
+        return made_of_doubles(problem)
+    return list(made_for_precision(problem, device.capabilities))
 
 
-def predicted(problem: Gemm, device: Device) -> list[tuple[GemmKernel, float, str]]:
-    """Return (kernel, µs, limit) for the kernels with the shortest predicted times; [] if there is no cost model."""
-    model = None if device.info.kind == "cpu" or problem.dtype.itemsize > F32.itemsize else model_of(device)
-    if model is None:
+def field(problem: Gemm, device: Device, multiprocessors: int) -> list[GemmKernel]:
+    """Return the kernels for `problem` on `device` from which the model of cost chooses."""
+    if problem.dtype == F64 and not problem.features <= device.capabilities.features:
         return []
-    known = [kernel for kernel in field(problem, model.machine.multiprocessors) if model.knows(kernel)]
-    return model.best(known, problem, LIKELY)
+    if device.info.kind == "cpu":
+        return list(cpu.field(problem, device.capabilities.subgroup_size))
+    if problem.dtype == F64:
+        return []
+    able = device.capabilities
+    units = on_matrix_units(problem, able, multiprocessors) if _halves(problem, able) else ()
+    return [kernel for kernel in units if kernel.check(problem, able) is None] or list(
+        of_gpus(problem, multiprocessors)
+    )
+
+
+def fallbacks(problem: Gemm, device: Device) -> tuple[GemmKernel, ...]:
+    """Return kernels for devices with low limits."""
+    del problem
+    return cpu.ANY if device.info.kind == "cpu" else GPU
+
+
+def _halves(problem: Gemm, device: Capabilities) -> bool:
+    """Return whether the device's matrix units multiply the problem's elements."""
+    shapes = {(shape.operands, shape.result) for shape in device.matrix_shapes}
+    return problem.dtype == F16 and ("f16", "f32") in shapes
 
 
 # Emulated float64, by integer slices. With few terms, the check that the slices are sufficient seldom succeeds. TFLOP/s
@@ -92,14 +106,11 @@ def made_of_integers(problem: Gemm, kind: str, device: Capabilities) -> list[Gem
     return [*filling, Slices(), Software()]
 
 
-def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKernel]:
-    """Return the kernels for matrix units, best first; [] if the device has none or other stages may be faster."""
+def made_for_precision(problem: Gemm, device: Capabilities) -> list[GemmKernel]:
+    """Return the kernels for float32 on matrix units, with precision "high", best first; [] if none is faster."""
     shapes = {(shape.operands, shape.result) for shape in device.matrix_shapes}
-    split = problem.dtype == F32 and problem.precision == "high"
-    if not (split or problem.dtype == F16) or ("f16", "f32") not in shapes:
+    if problem.dtype != F32 or problem.precision != "high" or ("f16", "f32") not in shapes:
         return []
-    if not split:
-        return list(matrix_units.ranked(problem, device))
     if min(problem.m, problem.n) <= FEW or problem.k < LEAST_SPLIT_K:
         return []
     most = min(MOST_SUMS, device.limit("max-storage-buffer-binding-size"))
@@ -110,7 +121,7 @@ def made_for_matrix_units(problem: Gemm, device: Capabilities) -> list[GemmKerne
     if tiles < ENOUGH_MATRIX_TILES:
         return []
     large, small = HIGH_TILES
-    each = tiles / (device.workgroups or MULTIPROCESSORS)
+    each = tiles / (device.workgroups or ENOUGH_MATRIX_TILES)
     return [
         dataclasses.replace(stage, **found, phases=phases)
         for found in ((small, large) if 1 < each <= 2 else HIGH_TILES)
@@ -156,34 +167,10 @@ def attainable(problem: Gemm, device: Device) -> Gemm:
         return problem
     # Large problems are cut later, so check a small part: only the device's features and limits matter here.
     part = dataclasses.replace(problem, m=min(problem.m, 512), n=min(problem.n, 512), batch=1)
-    made = made_for_matrix_units(problem, device.capabilities)
+    made = made_for_precision(problem, device.capabilities)
     if any(kernel.check(part, device.capabilities) is None for kernel in made):
         return problem
     return dataclasses.replace(problem, precision="highest")
-
-
-def made_for_gpus(problem: Gemm) -> list[GemmKernel]:
-    """Return the kernels for unknown GPUs, best first, based only on the shape of the product."""
-    few = min(problem.m, problem.n)
-    if few <= FEW:
-        vectors = next(tj for tj in (1, 2, 4, 8) if tj >= few)
-        along_k = problem.b.transposed if problem.n >= problem.m else not problem.a.transposed
-        if vectors < 8:
-            return [Gemv(lanes=32, groups=8, tj=vectors) if along_k else Gemv(lanes=16, groups=16, tj=vectors)]
-        return [Gemv(lanes=32, groups=4, ti=2, tj=8) if along_k else Gemv(lanes=8, groups=32, tj=8)]
-    if problem.dtype == F64 and few > 32:
-        return made_of_doubles(problem)
-    if few <= 32:
-        bm, bn = (32, 128) if problem.m <= problem.n else (128, 32)
-        flat = SplitK(bm=bm, bn=bn, tn=4, slices=2)
-        return [dataclasses.replace(flat, splits=min(8, _splits(flat, problem)))]
-    tiles, splits = LARGE.grid.tiles(problem) * problem.batch, _splits(LARGE, problem)
-    if tiles >= ENOUGH_TILES:
-        return [LARGE]
-    if splits * tiles >= ENOUGH_TILES:
-        return [SplitK(slices=1, splits=splits)]
-    small = SplitK(bm=32, bn=64, tm=4, tn=4, slices=2)
-    return [dataclasses.replace(small, splits=_splits(small, problem)), SMALL]
 
 
 # Native float64: tiles, each with the number of tiles from which it is used. TFLOP/s on an H200, whose FMAs reach 32.2
@@ -201,6 +188,17 @@ DOUBLES_DIVIDED = SplitK(bm=32, bn=64, tm=4, tn=4, slices=2)
 
 def made_of_doubles(problem: Gemm) -> list[GemmKernel]:
     """Return the kernels for native float64, best first: large tiles, or small tiles with k split."""
+    few = min(problem.m, problem.n)
+    if few <= FEW:
+        vectors = next(tj for tj in (1, 2, 4, 8) if tj >= few)
+        along_k = problem.b.transposed if problem.n >= problem.m else not problem.a.transposed
+        if vectors < 8:
+            return [Gemv(lanes=32, groups=8, tj=vectors) if along_k else Gemv(lanes=16, groups=16, tj=vectors)]
+        return [Gemv(lanes=32, groups=4, ti=2, tj=8) if along_k else Gemv(lanes=8, groups=32, tj=8)]
+    if few <= 32:
+        bm, bn = (32, 128) if problem.m <= problem.n else (128, 32)
+        flat = SplitK(bm=bm, bn=bn, tn=4, slices=2)
+        return [dataclasses.replace(flat, splits=min(8, _splits(flat, problem)))]
     filling = [kernel for kernel, enough in DOUBLES if kernel.grid.tiles(problem) * problem.batch >= enough]
     if not filling:
         return [dataclasses.replace(DOUBLES_DIVIDED, splits=_splits(DOUBLES_DIVIDED, problem, ENOUGH_TILES // 2))]

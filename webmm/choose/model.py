@@ -1,13 +1,16 @@
-"""The cost model: the predicted time of a kernel on a GPU, from the work of its dispatches (`Kernel.traffic()`).
+"""The model of cost: the predicted time of a kernel on a device, from the work of its dispatches (`Kernel.traffic()`).
 
-A multiprocessor runs several workgroups at once. Its throughput of arithmetic and of memory instructions limits all of
-them, and the latency of a step from barrier to barrier limits each workgroup. The whole dispatch is also limited by
-the bandwidths of memory and caches. The limits are combined by p-norms instead of maxima, since two limits of similar
-size both add to the time. The remaining differences, such as how a compiler handles the tiles, are a factor whose
-logarithm is linear in the ASPECTS of the case, with weights for each setting.
+A multiprocessor (of a CPU: a core) runs several workgroups at once. Its throughput of arithmetic and of memory
+instructions limits all of them, and the latency of a step from barrier to barrier limits each workgroup. The whole
+dispatch is also limited by the bandwidths of memory and caches. The limits are combined by p-norms instead of maxima,
+since two limits of similar size both add to the time.
 
-Coefficients and weights are fitted to measured times (`bench/fit.py`) and shipped for each engine and device;
-`webmm.choose.adapted` selects them for a device and adapts them to the results of a probe and of tuning.
+A device's table of rates has a coefficient for each of these costs: those of a kind of device in general (`START`), at
+the speeds that a probe measured, or those fitted to times on this device, one set for each kind of dispatch. What
+remains of fitted times, such as how a compiler handles the tiles, is a factor whose logarithm is linear in the ASPECTS
+of the case, with weights for each setting; kernels that are ranked among each other, a family, share their scale.
+Tables that were fitted (`bench/fit.py`) are shipped for each engine and device; `webmm.choose.adapted` selects one for
+a device and adapts it to the results of a probe and of tuning. This module is in the translated subset.
 
 Speed ÷ cuBLAS's over random products (docs/results.md): 0.53 by the nearest record; 0.92 with tiles ranked by an
 unfitted model, loads without conditions, and scalars read by neighbouring lanes; 0.99 fitted; 1.01 with coalesced
@@ -31,16 +34,16 @@ from numpy.typing import NDArray
 from webmm.engine.device import Device
 from webmm.engine.rates import Rates
 from webmm.kernels.base import Kernel
-from webmm.kernels.product import ProductKernel
 from webmm.kernels.traffic import Traffic
 from webmm.problems.base import Problem
 
 SHIPPED = Path(__file__).parents[1] / "tuned" / "models"
-SCHEMA = "webmm.model/1"
+SCHEMA = "webmm.model/2"
 Numbers = NDArray[np.float64]
 K = TypeVar("K", bound=Kernel[Any])
 
-# The initial values of a fit, in µs and bytes/µs for whole dispatches, and in cycles of a multiprocessor within them.
+# The costs of a GPU in general, and the initial values of a fit: µs and bytes/µs for whole dispatches, and cycles of a
+# multiprocessor within them.
 START: dict[str, float] = {
     "launch": 2.0,  # µs of an empty dispatch
     "wave": 0.8,  # µs to start workgroups, and to finish the last stores
@@ -53,6 +56,8 @@ START: dict[str, float] = {
     "scalar_load": 2.0,
     "vector_store": 8.0,
     "scalar_store": 4.0,
+    "texel": 4.0,  # a load of a vec4 from a texture
+    "shuffle": 2.0,
     "meeting": 8.0,  # a vec4 of partial sums that passes through workgroup memory at the end
     "step": 30.0,  # additional cycles per workgroup and step
     "latency": 500.0,  # minimum cycles of a step
@@ -62,7 +67,34 @@ START: dict[str, float] = {
     "sharp_whole": 3.0,
 }
 NAMES = tuple(START)
+# What differs from START, for dispatches of a kind: the cycles of one multiply-add of words of four bytes, and on
+# matrix units, of which GPUs have 2 to 16 times the rate of FMAs of float32.
+OTHERWISE: dict[str, dict[str, float]] = {
+    "quantized.tiles": {"fma": 1.5},
+    "gemm.units": {"fma": 0.125},
+    "weights.units": {"fma": 0.125},
+    "quantized.units": {"fma": 0.06},
+}
+# The costs of a CPU in general: its lanes are the elements of vector registers. Loads from buffers are a checked load
+# for each lane and component, those from textures are loads of vectors; a workgroup is a task of one core.
+CPU: dict[str, float] = START | {
+    "launch": 60.0,
+    "wave": 0.0001,
+    "bandwidth": 1.0e4,
+    "cache": 1.0e5,
+    "fma": 1.0,
+    "vector_load": 96.0,
+    "scalar_load": 24.0,
+    "vector_store": 96.0,
+    "scalar_store": 40.0,
+    "texel": 12.0,
+    "shuffle": 12.0,
+    "step": 10.0,
+    "latency": 10.0,
+    "issue": 0.1,
+}
 LIMITS = ("launching", "memory", "cache", "arithmetic", "loads", "latency")  # the possible main parts of a time
+LOADED = ("workgroup_load", "workgroup_store", "vector_load", "scalar_load", "texel", "shuffle")
 ASPECTS = (
     *(f"share of {limit}" for limit in LIMITS),
     *("k divided", "idle in the last wave", "scalars", "steps", "queue", "waste", "stores per load", "loads per FMA"),
@@ -70,13 +102,14 @@ ASPECTS = (
 )
 FAR, MOST = 3.0, 0.7  # ASPECTS are clipped to this many spreads from the mean, the logarithm of a factor to ±MOST
 COLUMNS = Traffic._fields
+ALIKE = ("splits", "group", "prefetch", "operands", "spelling", "dot")  # settings that share a factor
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The hardware of a GPU: the number of multiprocessors, and the resources of each."""
+    """The hardware of a device: the number of multiprocessors, and the resources of each."""
 
-    multiprocessors: int = 132
+    multiprocessors: int
     lanes: int = 128  # FMAs per cycle
     subgroup: int = 32
     clock: float = 1980.0  # cycles per µs
@@ -85,43 +118,67 @@ class Machine:
     workgroup_bytes: int = 228 * 1024
     workgroups: int = 32
     cache: float = 40e6  # bytes that the shared cache keeps from one product to the next
+    cpu: bool = False
+
+
+@dataclass(frozen=True)
+class Family:
+    """What was fitted for kernels that are ranked among each other: coefficients by kind of dispatch, and factors."""
+
+    coefficients: Mapping[str, Mapping[str, float]]
+    means: tuple[float, ...]  # means and standard deviations of the ASPECTS over the measured times
+    spreads: tuple[float, ...]
+    weights: Mapping[str, tuple[float, ...]]  # by `shape()`, "" for others
 
 
 @dataclass(frozen=True)
 class Model:
-    """The coefficients for each kind of dispatch, and the factors of kernels, for one machine."""
+    """The rates of one device."""
 
     machine: Machine
-    coefficients: Mapping[str, Mapping[str, float]]
-    means: tuple[float, ...] = ()  # means and standard deviations of the ASPECTS over the measured times
-    spreads: tuple[float, ...] = ()
-    weights: Mapping[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)  # by `shape()`, "" for others
-    rates: Rates | None = None  # the rates of the fitted device, as measured by a probe
-    corrections: Mapping[str, float] = dataclasses.field(default_factory=dict)  # logarithms of factors, by `shape()`
+    families: Mapping[str, Family]
+    rates: Rates | None = None  # as a probe measured them
+    corrections: Mapping[str, float] | None = None  # logarithms of factors from tuning, by `shape()`
+
+    def coefficients(self, family: str, kind: str) -> Mapping[str, float]:
+        """Return the costs of a kind of dispatch: fitted ones, or those of such devices in general."""
+        fitted = self.families[family].coefficients if family in self.families else {}
+        return fitted[kind] if kind in fitted else general(self, kind)
 
     def knows(self, kernel: Kernel[Any]) -> bool:
-        """Return whether the model was fitted to the kernel's settings; True for all kernels if it has no weights."""
-        return not self.weights or shape(kernel) in self.weights
+        """Return whether the model was fitted to the kernel's settings; True for kernels of a family without fit."""
+        found = self.families.get(family_of(kernel))
+        return found is None or not found.weights or shape(kernel) in found.weights
 
     def times(self, kernels: Sequence[Kernel[Any]], problem: Problem) -> list[float]:
-        """Return the predicted µs of each kernel; raises KeyError for a kernel that the model does not cover."""
-        total, aspects, _ = self.judge(kernels, problem)
-        return self._corrected(total, aspects, kernels)
+        """Return the predicted µs of each kernel; raises KeyError for a kernel whose work is not counted."""
+        return [us for us, _ in self.judged(kernels, problem)]
 
-    def best(self, kernels: Sequence[K], problem: Problem, count: int) -> list[tuple[K, float, str]]:
-        """Return the `count` kernels with the shortest predicted times, their µs, and the main limit of each."""
-        total, aspects, limits = self.judge(kernels, problem)
-        times = self._corrected(total, aspects, kernels)
-        nearest = np.argmax(limits, axis=1)
-        ranked = sorted(range(len(kernels)), key=lambda i: times[i])[:count]
-        return [(kernels[i], times[i], LIMITS[nearest[i]]) for i in ranked]
+    def best(self, kernels: Sequence[K], problem: Problem) -> list[tuple[K, float, str]]:
+        """Return the kernels by their predicted times, the shortest first: these µs, and the main limit of each."""
+        found = self.judged(kernels, problem)
+        ranked = sorted(range(len(kernels)), key=lambda i: found[i][0])
+        return [(kernels[i], *found[i]) for i in ranked]
 
-    def _corrected(self, total: Numbers, aspects: Numbers, kernels: Sequence[Kernel[Any]]) -> list[float]:
+    def judged(self, kernels: Sequence[Kernel[Any]], problem: Problem) -> list[tuple[float, str]]:
+        """Return the predicted µs of each kernel and its main limit; raises as `times()`."""
+        found: dict[int, tuple[float, str]] = {}
+        for family in dict.fromkeys(family_of(kernel) for kernel in kernels):
+            owners = [i for i in range(len(kernels)) if family_of(kernels[i]) == family]
+            some = [kernels[i] for i in owners]
+            total, aspects, limits = self.judge(family, some, problem)
+            times, nearest = self._corrected(family, total, aspects, some), np.argmax(limits, axis=1)
+            for i in range(len(owners)):
+                found[owners[i]] = times[i], LIMITS[nearest[i]]
+        return [found[i] for i in range(len(kernels))]
+
+    def _corrected(self, family: str, total: Numbers, aspects: Numbers, kernels: Sequence[Kernel[Any]]) -> list[float]:
         """Return the times multiplied by their factors and corrections."""
-        if self.weights:
-            other = self.weights[""]
-            weights = np.array([self.weights.get(shape(kernel), other) for kernel in kernels])
-            near = np.clip((aspects - np.array(self.means)) / np.array(self.spreads), -FAR, FAR)
+        fitted = self.families.get(family)
+        if fitted is not None and fitted.weights:
+            other = fitted.weights[""]
+            weights = np.array([fitted.weights.get(shape(kernel), other) for kernel in kernels])
+            near = np.clip((aspects - np.array(fitted.means)) / np.array(fitted.spreads), -FAR, FAR)
             logarithm = weights[:, 0] + (weights[:, 1:] * near).sum(axis=1)
             total = total * np.exp(np.clip(logarithm, -MOST, MOST))
         if self.corrections:
@@ -130,7 +187,7 @@ class Model:
         times: list[float] = total.tolist()
         return times
 
-    def judge(self, kernels: Sequence[Kernel[Any]], problem: Problem) -> tuple[Numbers, Numbers, Numbers]:
+    def judge(self, family: str, kernels: Sequence[Kernel[Any]], problem: Problem) -> tuple[Numbers, Numbers, Numbers]:
         """Return the µs of each kernel before its factor, its ASPECTS, and the µs for each of LIMITS by itself.
 
         The ASPECTS and limits are those of the main dispatch of a kernel, without the dispatches before and after it.
@@ -139,7 +196,7 @@ class Model:
         limits, traffic = np.zeros((len(kernels), len(LIMITS))), np.zeros((len(kernels), len(COLUMNS)))
         main = np.zeros(len(kernels))  # µs of the main dispatch
         for kind, (owners, rows) in dispatches_by_kind(kernels, problem).items():
-            times, each = parts_of_time(rows, self.coefficients[kind], self.machine)
+            times, each = parts_of_time(rows, self.coefficients(family, kind), self.machine)
             np.add.at(total, owners, times)
             if any(kind_of_dispatch(kernels[i]) == kind for i in owners):
                 limits[owners] = np.stack(each, axis=1)
@@ -147,12 +204,12 @@ class Model:
                 main[owners] = times
         t = dict(zip(COLUMNS, traffic.T, strict=True))
         queue = np.ceil(t["workgroups"] / self.machine.multiprocessors)
-        loads = t["vector_loads"] + t["scalar_loads"]
+        loads = t["vector_loads"] + t["scalar_loads"] + t["texels"]
         aspects = [
             limits / main[:, None],
             divided,
             np.minimum(np.log(queue * self.machine.multiprocessors / t["workgroups"]), 3),
-            t["scalar_loads"] / (t["scalar_loads"] + 4 * t["vector_loads"]),
+            t["scalar_loads"] / (t["scalar_loads"] + 4 * t["vector_loads"] + 4 * t["texels"]),
             np.log(t["steps"]),
             np.log(queue),
             np.log(t["waste"]),
@@ -163,15 +220,32 @@ class Model:
         return total, np.column_stack(aspects), limits
 
 
+def general(model: Model, kind: str) -> dict[str, float]:
+    """Return the costs of a kind of dispatch on such devices in general, at the device's rates."""
+    costs = CPU if model.machine.cpu else START | OTHERWISE.get(kind, {})
+    rates = model.rates
+    if rates is None:
+        return costs
+    measured = {"launch": rates.launch_us, "bandwidth": rates.gbytes * 1e3, "cache": rates.cache_gbytes * 1e3}
+    return costs | measured
+
+
+def family_of(kernel: Kernel[Any]) -> str:
+    """Return the family of a kernel: its op, apart on matrix units."""
+    return f"{kernel.op}.units" if kernel.matrix_shape else kernel.op
+
+
 def kind_of_dispatch(kernel: Kernel[Any]) -> str:
-    """Return the kind of a dispatch, which selects its coefficients; all kernels with workgroup tiles share one."""
-    return "tiles" if hasattr(kernel, "bm") else kernel.name
+    """Return the kind of a dispatch, which selects its coefficients; kernels with workgroup tiles share one."""
+    if kernel.matrix_shape:
+        return family_of(kernel)
+    return f"{kernel.op}.tiles" if hasattr(kernel, "bm") else kernel.name
 
 
 @functools.cache
 def shape(kernel: Kernel[Any]) -> str:
-    """Return the key of a kernel's weights: its name and settings, without `splits`, `group` and `prefetch`."""
-    config = {name: value for name, value in kernel.config.items() if name not in ("splits", "group", "prefetch")}
+    """Return the key of a kernel's weights: its name and settings, without those in ALIKE."""
+    config = {name: value for name, value in kernel.config.items() if name not in ALIKE}
     return f"{kernel.name}({','.join(f'{name}={value}' for name, value in config.items())})"
 
 
@@ -180,7 +254,7 @@ def dispatches_by_kind(kernels: Sequence[Kernel[Any]], problem: Problem) -> dict
     found: dict[str, tuple[list[int], list[tuple[float, ...]]]] = {}
     for i, kernel in enumerate(kernels):
         for step in kernel.dispatches:
-            traffic = step.traffic(problem) if isinstance(step, ProductKernel) else None
+            traffic = step.traffic(problem)
             if traffic is None:
                 raise KeyError(step.name)
             owners, rows = found.setdefault(kind_of_dispatch(step), ([], []))
@@ -200,10 +274,9 @@ def parts_of_time(rows: Numbers, c: Mapping[str, Any], machine: Machine) -> tupl
     waves = np.ceil(queue / held)
 
     arithmetic = c["fma"] * subgroups * machine.subgroup * t["fmas"] / machine.lanes
-    names = ("workgroup_load", "workgroup_store", "vector_load", "scalar_load")
-    loads = subgroups * sum(c[name] * t[name + "s"] for name in names)
+    loads = subgroups * sum(c[name] * t[name + "s"] for name in LOADED)
     throughput = queue * t["steps"] * (_norm(c["sharp_step"], arithmetic, loads) + c["step"] * (1 + t["barriers"]))
-    instructions = t["fmas"] + sum(t[name + "s"] for name in names)
+    instructions = t["fmas"] + sum(t[name + "s"] for name in LOADED)
     latency = waves * t["steps"] * (c["latency"] + c["issue"] * np.ceil(subgroups / 4) * instructions)
     stores = sum(c[name] * t[name + "s"] for name in ("vector_store", "scalar_store"))
     end = queue * subgroups * (stores + c["meeting"] * t["exchanged"])
@@ -258,13 +331,16 @@ def from_json(text: str) -> Model:
     document = json.loads(text)
     if document["schema"] != SCHEMA:
         raise ValueError(f"this is not a {SCHEMA} document")
-    plain = {name: document[name] for name in ("coefficients", "means", "spreads", "weights")}
-    return Model(Machine(**document["machine"]), **plain, rates=Rates.of(document.get("rates")))
+    families = {name: Family(**family) for name, family in document["families"].items()}
+    return Model(Machine(**document["machine"]), families, rates=Rates.of(document.get("rates")))
 
 
 def to_json(model: Model, **about: Any) -> str:
     """Return the model as a document of SCHEMA, with the additional entries `about`."""
     plain = {name: value for name, value in dataclasses.asdict(model).items() if name != "corrections"}
-    weights = ",\n  ".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in plain.pop("weights").items())
+    families = []
+    for name, family in plain.pop("families").items():
+        weights = ",\n  ".join(f"{json.dumps(key)}: {json.dumps(row)}" for key, row in family.pop("weights").items())
+        families.append(f'{json.dumps(name)}: {json.dumps(family)[:-1]}, "weights": {{\n  {weights}\n }}}}')
     rest = json.dumps({"schema": SCHEMA, **about, **plain})[:-1]
-    return f'{rest},\n "weights": {{\n  {weights}\n }}}}\n'
+    return f'{rest},\n"families": {{\n{",".join(families)}\n}}}}\n'

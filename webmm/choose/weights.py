@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from webmm.choose.divided import MULTIPROCESSORS, Costs, likely
+from webmm.choose.field import divided
 from webmm.engine.device import Device
 from webmm.kernels.base import Capabilities
 from webmm.kernels.weights.base import WeightKernel
@@ -14,18 +14,20 @@ from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
 from webmm.problems.weights import WeightOnly
 
-FEW_ROWS = 12  # `vector` is faster than `tiles` up to this many rows, or 8 if 4 · MANY_WEIGHTS are read
-ROWS = (1, 2, 4)  # the numbers of rows that an invocation of `vector` computes, except for MANY_WEIGHTS
-MANY_WEIGHTS = 2**24  # weights that take long to read again for more rows
+MOST_VECTOR_ROWS = 32  # up to which `vector` is a candidate
 CPU_LANES = 8  # of lavapipe's subgroups; SwiftShader's have 4
 CPU_ROWS = (1, 4, 8, 16)  # the numbers of rows of a tile on a CPU
-# Tiles for matrix units, each used if there are ENOUGH_MATRIX_TILES. TFLOP/s on an H200 for 1024 and 256 rows
-# (n = k = 4096, 4 bits):
+# Tiles for matrix units. TFLOP/s on an H200 for 1024 and 256 rows (n = k = 4096, 4 bits) of the first two:
 #   215   73
 #   132  114
-MATRIX_TILES: tuple[dict[str, int], ...] = ({}, {"bm": 64, "bk": 64, "slices": 2})
-ENOUGH_MATRIX_TILES = 128
-FEW_MATRIX_ROWS = 32  # up to so few rows, other stages may be faster
+MATRIX_TILES: tuple[dict[str, int], ...] = (
+    {},
+    {"bm": 64, "bk": 64, "slices": 2},
+    {"bm": 64, "bn": 64, "sm": 32, "sn": 32},
+    {"bm": 64, "sm": 32},
+    {"bm": 64, "bn": 64, "bk": 64, "sm": 32, "sn": 32},
+    {"bn": 64, "bk": 64, "sn": 32},
+)
 TILES = (
     Tiles(bm=32, bn=32, tm=4, tn=4),
     Tiles(bm=32, bn=64, tm=4, tn=4),
@@ -36,16 +38,31 @@ TILES = (
     Tiles(bm=128, bn=64),
     Tiles(),
 )
-COSTS = Costs(latency=0.026, product=3.9e-6, load=1.25e-4, workgroup=0.012, sums=3.3, partial=1.4)
+# (lanes, unroll) of `vector`
+VECTORS = ((128, 1), (64, 1), (32, 1), (32, 2), (64, 2))
 
 
 def candidates(problem: WeightOnly, device: Device) -> list[WeightKernel]:
-    """Return the kernels that are worth running for `problem` on `device`, best first."""
+    """Return the kernels that rules choose for `problem` on `device`, best first: [] where the model of cost ranks."""
+    if device.info.kind != "cpu":
+        return []
+    made = made_for_cpus(problem, device.capabilities.subgroup_size)
+    return [*made, Vector(lanes=CPU_LANES, tm=next((n for n in (1, 2) if n >= problem.m), 4)), TILES[0]]
+
+
+def field(problem: WeightOnly, device: Device, multiprocessors: int) -> list[WeightKernel]:
+    """Return the kernels for `problem` on `device` from which the model of cost chooses."""
+    del multiprocessors
     if device.info.kind == "cpu":
-        made = made_for_cpus(problem, device.capabilities.subgroup_size)
-        return [*made, Vector(lanes=CPU_LANES, tm=_rows(problem)), TILES[0]]
-    able = device.capabilities
-    return [*made_for_matrix_units(problem, able), *made_for_gpus(problem, able.workgroups or MULTIPROCESSORS)]
+        return []
+    tiles = [kernel for tile in TILES for kernel in divided(tile, problem)]
+    return [*on_matrix_units(problem, device.capabilities), *vectors(problem), *tiles]
+
+
+def fallbacks(problem: WeightOnly, device: Device) -> tuple[WeightKernel, ...]:
+    """Return kernels for devices with low limits, without partial sums."""
+    del problem, device
+    return TILES[0], Vector()
 
 
 def made_for_cpus(problem: WeightOnly, lanes: int) -> list[WeightKernel]:
@@ -64,44 +81,18 @@ def made_for_cpus(problem: WeightOnly, lanes: int) -> list[WeightKernel]:
     return [CpuLanes(lanes, tm, 4 if problem.n <= 4 * lanes else 8)]
 
 
-def made_for_matrix_units(problem: WeightOnly, device: Capabilities) -> list[WeightKernel]:
-    """Return the kernels for matrix units, best first; [] if the device has none or other stages may be faster."""
+def on_matrix_units(problem: WeightOnly, device: Capabilities) -> list[WeightKernel]:
+    """Return the candidates on matrix units; [] if the device has none."""
     stage = MatrixUnit.on(device)
-    if stage.unsuited(problem) or stage.matrix_shape not in device.matrix_shapes or problem.m <= FEW_MATRIX_ROWS:
+    if stage.unsuited(problem) or stage.matrix_shape not in device.matrix_shapes:
         return []
-    kernels = [replace(stage, **tiles) for tiles in MATRIX_TILES]
-    return [kernel for kernel in kernels if kernel.grid.tiles(problem) >= ENOUGH_MATRIX_TILES]
+    made = (replace(stage, **tiles) for tiles in MATRIX_TILES)
+    return [kernel for kernel in made if not kernel.invalid()]
 
 
-def _rows(problem: WeightOnly) -> int:
-    return next((rows for rows in ROWS if rows >= problem.m), ROWS[-1])
-
-
-def made_for_gpus(problem: WeightOnly, multiprocessors: int = MULTIPROCESSORS) -> list[WeightKernel]:
-    """Return the kernels for GPUs, best first: `vector` for few rows, otherwise tiles."""
-    tiles = likely(TILES, problem, COSTS, multiprocessors)
-    few = 8 if problem.n * problem.k >= 4 * MANY_WEIGHTS else FEW_ROWS
-    return [_vector(problem), *tiles] if problem.m <= few else [*tiles, _vector(problem)]
-
-
-# Numbers of workgroups of `vector` up to which they have 128 lanes, and from which on they have 32, each of which loads
-# two words at once. µs on an H200 for 1 row with 4-bit weights:
-#   n × k          128 lanes    64    32
-#   1536 × 5120          7.9  11.0   9.5
-#   3072 × 5120         10.9  11.8  12.1
-#   8192 × 1536         10.2   9.8   8.5
-FEW_WORKGROUPS, MANY_WORKGROUPS = 700, 1500
-SHORT_K = 2048  # with a short k, 64 lanes are never the fastest
-
-
-def _vector(problem: WeightOnly) -> Vector:
-    """Return the kernel whose workgroups have as many lanes as it takes to fill a GPU."""
-    if 4 < problem.m <= 8 and problem.n * problem.k >= MANY_WEIGHTS:
-        made = Vector(tm=8, unroll=2)
-        return replace(made, lanes=32) if made.grid.tiles(problem) >= MANY_WORKGROUPS else made
-    made = Vector(tm=_rows(problem))
-    workgroups = made.grid.tiles(problem)
-    if workgroups <= FEW_WORKGROUPS:
-        return replace(made, lanes=128)
-    short = workgroups >= MANY_WORKGROUPS or problem.k <= SHORT_K
-    return replace(made, lanes=32, unroll=2) if short else made
+def vectors(problem: WeightOnly) -> list[WeightKernel]:
+    """Return the candidates for few rows, which read the weights again for every TM rows."""
+    if problem.m > MOST_VECTOR_ROWS:
+        return []
+    rows = [tm for tm in (1, 2, 4, 8) if tm < 2 * problem.m]
+    return [Vector(lanes=lanes, tm=tm, unroll=unroll) for tm in rows for lanes, unroll in VECTORS]

@@ -45,7 +45,7 @@ class Rates:
 
 def path() -> Path:
     """Return the path of the file with the rates of all devices."""
-    return settings().cache_dir / RATES_FILE
+    return Path(settings().cache_dir, RATES_FILE)
 
 
 def rates_key(device: Core) -> str:
@@ -55,7 +55,8 @@ def rates_key(device: Core) -> str:
 
 def known(device: Core) -> Rates | None:
     """Return the device's rates, or None if it was not probed."""
-    return Rates.of(noted(path(), SCHEMA).get(rates_key(device)))
+    file = Path(settings().cache_dir, RATES_FILE)  # not path(): what names files is not translated to JavaScript
+    return Rates.of(noted(file, SCHEMA).get(rates_key(device)))
 
 
 def keep(device: Core, rates: Rates) -> None:

@@ -14,6 +14,7 @@ from webmm.errors import ConfigError
 from webmm.kernels.sizes import MAX_WORKGROUPS as MAX_WORKGROUPS
 from webmm.kernels.sizes import Params as Params
 from webmm.kernels.sizes import Sized
+from webmm.kernels.traffic import Traffic
 from webmm.problems.base import Problem
 
 # Mesa's lavapipe (22.3.6) silently leaves a loop once the loops of an invocation have run this often in total.
@@ -220,6 +221,11 @@ class Kernel(Sized[P]):
     @abstractmethod
     def dispatch(self, problem: P) -> tuple[int, int, int]:
         """Return the workgroup counts (x, y, z)."""
+
+    def traffic(self, problem: P) -> Traffic | None:
+        """Return the work of this dispatch, without those before and after it; None if its time is not modelled."""
+        del problem
+        return None
 
     def iterations(self, problem: P) -> int:
         """Return how many iterations the loops of an invocation run, except loops over constants, which drivers unroll.

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from webmm.dtypes import F16
-from webmm.kernels.base import Capabilities, MatrixShape, P, tunable
+from webmm.kernels.base import Capabilities, MatrixShape, P, ceil_div, tunable
 from webmm.kernels.product import Tiled
+from webmm.kernels.traffic import Loads, Traffic
+from webmm.problems.product import partial_bytes
 
 CHUNK_BYTES = 16  # loaded by an invocation at once
 
@@ -78,6 +80,46 @@ class MatrixTiles(Tiled[P]):
     def b_loads(self) -> int:
         """Chunks of B that each invocation loads per step."""
         return self.bn * self.bk // self.chunk // self.invocations
+
+    def loads(self, problem: P) -> tuple[Loads, Loads, bool]:
+        """Return how A and B are loaded, and whether C is stored by vec4."""
+        p: Any = problem
+        aligned_a, aligned_b = p.a.aligned(p.m, p.k, self.chunk), p.b.aligned(p.k, p.n, self.chunk)
+        return self._chunks(aligned_a, self.a_loads, self.bm), self._chunks(aligned_b, self.b_loads, self.bn), p.vec_c
+
+    def _chunks(self, aligned: bool, loads: int, length: int) -> Loads:
+        """Return the loads of a tile by chunks, or by words, of which a chunk that is not aligned covers five."""
+        nbytes = length * self.bk * CHUNK_BYTES // self.chunk
+        return Loads(loads, 0, loads, nbytes) if aligned else Loads(0, 5 * loads, loads, nbytes)
+
+    def traffic(self, problem: P) -> Traffic | None:
+        """Count the loop: tiles from storage to registers to workgroup memory, and fragments from there."""
+        p: Any = problem
+        a, b, vec_c = self.loads(problem)
+        splits, sums = getattr(self, "splits", 1), self.sm * self.sn // self.lanes
+        tiles_m, tiles_n = ceil_div(p.m, self.bm), ceil_div(p.n, self.bn)
+        vec_c = vec_c or splits > 1
+        result = p.m * p.n * p.batch * p.out_dtype.itemsize
+        return Traffic(
+            workgroups=tiles_m * tiles_n * p.batch * splits,
+            invocations=self.invocations,
+            steps=ceil_div(ceil_div(p.k, self.bk), splits),
+            fmas=self.bm * self.bn * self.bk / self.invocations,
+            vector_loads=a.vectors + b.vectors,
+            scalar_loads=a.scalars + b.scalars,
+            workgroup_loads=self.share * (self.sm + self.sn) / (self.chunk * self.lanes),
+            workgroup_stores=a.stores + b.stores,
+            barriers=2,
+            registers=sums + int(4 * (a.vectors + b.vectors) + a.scalars + b.scalars),
+            workgroup_bytes=self.workgroup_bytes,
+            loaded=a.nbytes + b.nbytes,
+            read=p.bytes - result,
+            written=partial_bytes(p, splits) if splits > 1 else result,
+            waste=tiles_m * self.bm / p.m * tiles_n * self.bn / p.n,
+            vector_stores=sums / 4 if vec_c else 0,
+            scalar_stores=0 if vec_c else sums,
+            exchanged=sums / 4,
+        )
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Require whole fragments, and the same number of loads for every invocation."""

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, TypeVar
 
 from webmm.kernels.base import LOOP_LIMIT, Kernel, P, ceil_div, fold
 from webmm.kernels.sizes import Assumption, Condition, folded, multiples
-from webmm.kernels.traffic import Traffic
 from webmm.problems.product import Product
 
 LONG_K_STEP = 16  # steps per iteration if a loop over single k would exceed LOOP_LIMIT
@@ -109,11 +108,6 @@ class ProductKernel(Kernel[M]):
     def dispatch(self, problem: M) -> tuple[int, int, int]:
         """Return the workgroup counts (x, y, z)."""
         return self.grid.dispatch(problem)
-
-    def traffic(self, problem: M) -> Traffic | None:
-        """Return the traffic of its main dispatch, or None if its time is not modelled."""
-        del problem
-        return None
 
     @property
     def inner_step(self) -> int:

@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from webmm.dtypes import F64
-from webmm.kernels.base import P, tunable
+from webmm.kernels.base import P, ceil_div, tunable
 from webmm.kernels.product import Tiled
+from webmm.kernels.traffic import Loads, Traffic
+from webmm.problems.product import partial_bytes
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,62 @@ class RegisterTiles(Tiled[P]):
         """Return how many iterations an invocation's loops run: over k, and over the tile if that is not unrolled."""
         inner = 0 if self.unroll == self.bk else self.bk // self.unroll + 1
         return super().iterations(problem) * (1 + inner)
+
+    @property
+    def sharing(self) -> tuple[int, int]:
+        """Groups of invocations per workgroup, and workgroups, that divide k for the same tile."""
+        return 1, 1
+
+    def loads(self, problem: P) -> tuple[Loads, Loads, bool]:
+        """Return how A and B are loaded, and whether C is stored by vec4."""
+        p: Any = problem
+        vec_a, vec_b, vec_c = p.by_fours
+        a = self._floats(vec_a, p.a.transposed, self.a_loads, self.bm * p.dtype.itemsize)
+        b = self._floats(vec_b, not p.b.transposed, self.b_loads, self.bn * p.dtype.itemsize)
+        return a, b, vec_c
+
+    def _floats(self, vec: bool, direct: bool, loads: int, nbytes: int) -> Loads:
+        """Return the loads of a tile of floats whose line takes `nbytes`, stored in its own order if `direct`.
+
+        Their stores to workgroup memory are in bank cycles: a vec4 takes four, and four elements that are a row apart
+        take one per conflicting invocation.
+        """
+        if not vec:
+            return Loads(0, 4 * loads, 4 * loads * (1 if direct else 2), self.bk * nbytes)
+        return Loads(loads, 0, 4 * loads if direct else self.bk * loads, self.bk * nbytes)
+
+    def traffic(self, problem: P) -> Traffic:
+        """Count the loop: tiles from storage to registers to workgroup memory, and fragments from there.
+
+        The sums of slices are added through workgroup memory; splits write partial sums as whole vec4.
+        """
+        p: Any = problem
+        a, b, vec_c = self.loads(problem)
+        fragments, (slices, splits) = self.tm * self.tn // 4, self.sharing
+        tiles_m, tiles_n = ceil_div(p.m, self.bm), ceil_div(p.n, self.bn)
+        vec_c = vec_c or splits > 1
+        staged = self.wy <= self.bk  # then single elements are stored line by line
+        result = p.m * p.n * p.batch * p.out_dtype.itemsize
+        return Traffic(
+            workgroups=tiles_m * tiles_n * p.batch * splits,
+            invocations=self.sharers * slices,
+            steps=ceil_div(ceil_div(p.k, self.inner_step), splits),
+            fmas=self.bk * self.tm * self.tn,
+            vector_loads=a.vectors + b.vectors,
+            scalar_loads=a.scalars + b.scalars,
+            workgroup_loads=self.bk * (self.tm + self.tn) / 4,
+            workgroup_stores=a.stores + b.stores,
+            barriers=2,
+            registers=4 * fragments + self.tm + self.tn + int(4 * (a.vectors + b.vectors) + a.scalars + b.scalars),
+            workgroup_bytes=self.workgroup_bytes,
+            loaded=(a.nbytes + b.nbytes) * slices,
+            read=p.bytes - result,
+            written=partial_bytes(p, splits) if splits > 1 else result,
+            waste=tiles_m * self.bm / p.m * tiles_n * self.bn / p.n,
+            vector_stores=fragments if vec_c else 0,
+            scalar_stores=0 if vec_c else fragments if staged else 4 * fragments,
+            exchanged=self.tm * self.tn / 4 * (1 - 1 / slices),
+        )
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Require whole vec4, and the same number of loads for every invocation."""

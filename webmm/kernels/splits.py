@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,8 @@ from webmm.kernels.base import Capabilities, Scratch, Texture, ceil_div, fold, t
 from webmm.kernels.product import ProductKernel
 from webmm.kernels.register_tiles import RegisterTiles
 from webmm.kernels.sizes import Assumption, Condition, folded
-from webmm.problems.product import Product
+from webmm.kernels.traffic import Traffic
+from webmm.problems.product import Product, partial_bytes
 
 PARTIAL = "partial"
 SHARED = (2**20, 2**26)  # bytes of the smallest and of the largest buffer whose size is a power of two
@@ -35,12 +37,6 @@ def partial_sums(problem: Product, splits: int) -> Scratch:
 def partial_type(dtype: DType) -> str:
     """Return the WGSL type of their binding, for products of elements of `dtype`."""
     return f"array<vec4<{F64.wgsl}>>" if dtype == F64 else "array<vec4f>"
-
-
-def partial_bytes(problem: Product, splits: int) -> int:
-    """Return the bytes of all partial sums."""
-    row = 4 * ceil_div(problem.n, 4) * problem.dtype.sums.itemsize
-    return row * problem.m * splits * problem.batch
 
 
 @dataclass(frozen=True)
@@ -81,6 +77,26 @@ class AddsSplits(ProductKernel[M]):
     def assumptions(self, choices: Any) -> Iterator[Assumption]:
         """Yield what it assumes of C; it does not read A and B."""
         yield from (each for each in super().assumptions(choices) if each.choice[-2:] not in ("_a", "_b"))
+
+    def traffic(self, problem: M) -> Traffic:
+        """Count the loads and additions of a vec4 of C."""
+        p: Any = problem
+        vec_c = p.vec_c
+        return Traffic(
+            workgroups=math.prod(self.dispatch(problem)),
+            invocations=self.invocations,
+            steps=1,
+            fmas=4 * self.splits / self.adders,
+            vector_loads=self.splits / self.adders,
+            scalar_loads=0,
+            workgroup_bytes=self.workgroup_bytes,
+            loaded=16 * self.splits * self.invocations / self.adders,
+            read=partial_bytes(problem, self.splits),
+            written=p.m * p.n * p.batch * p.out_dtype.itemsize,
+            vector_stores=vec_c,
+            scalar_stores=4 * (not vec_c),
+            exchanged=1 - 1 / self.adders,
+        )
 
     def iterations(self, problem: M) -> int:
         """Return 0: it has no loop."""
@@ -151,3 +167,8 @@ class DividedTiles(RegisterTiles[M], Divided[M]):
     """Register tiles whose k workgroups may divide."""
 
     splits: int = tunable(1, (1, 4, 16, 64, 256), SPLITS_DOC, most=MOST_SPLITS)
+
+    @property
+    def sharing(self) -> tuple[int, int]:
+        """Groups of invocations per workgroup, and workgroups, that divide k for the same tile."""
+        return 1, self.splits

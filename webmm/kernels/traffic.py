@@ -15,9 +15,9 @@ class Traffic(NamedTuple):
     workgroups: int
     invocations: int  # per workgroup
     steps: int
-    fmas: float
-    vector_loads: float  # of vec4 from storage
-    scalar_loads: float  # of single elements from storage
+    fmas: float  # multiply-adds of what the kernel multiplies with: floats, words of four bytes, or matrix units
+    vector_loads: float  # of 16 bytes from storage
+    scalar_loads: float  # of single elements, or words, from storage
     workgroup_loads: float = 0  # of vec4 from workgroup memory
     workgroup_stores: float = 0  # to workgroup memory, weighted by bank conflicts
     barriers: float = 0
@@ -30,6 +30,17 @@ class Traffic(NamedTuple):
     scalar_stores: float = 0  # stores of single elements
     vector_stores: float = 0  # stores of vec4
     exchanged: float = 0  # vec4 of sums per invocation that are added through workgroup memory at the end
+    texels: float = 0  # loads of vec4 from a texture
+    shuffles: float = 0  # vec4 that the lanes of a subgroup exchange
+
+
+class Loads(NamedTuple):
+    """How the invocations of a workgroup load their shares of a tile in one step."""
+
+    vectors: float  # of 16 bytes, per invocation
+    scalars: float  # single elements or words, per invocation
+    stores: float  # to workgroup memory, per invocation, as in `Traffic`
+    nbytes: float  # of the whole tile
 
 
 def loads_per_fma(traffic: Traffic) -> float:

@@ -17,12 +17,13 @@ from webmm.wgsl.render import environment, shader_folder
 EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.calls.strided": ("batch_axes", "broadcast_shape", "matrix_operand", "problems"),
     "webmm.choose": ("candidates",),
-    "webmm.choose.gemm": ("attainable", "made_for_matrix_units", "pieces"),
+    "webmm.choose.gemm": ("attainable", "pieces"),
     "webmm.choose.limits": ("dispatch_limits",),
-    "webmm.choose.model": ("Machine", "Model"),
+    "webmm.choose.model": ("Family", "Machine", "Model"),
     "webmm.choose.tuned": ("engine_of_record", "refusal"),
     "webmm.cut.arrays": ("Extents", "array_pieces"),
     "webmm.cut.pieces": ("Limits",),
+    "webmm.engine.rates": ("Rates",),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
     "webmm.wgsl.epilogues": ("ACTIVATIONS", "BIASES", "Epilogue", "activation_name"),
     "webmm.wgsl.export": ("stage",),
@@ -64,7 +65,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
 # Attributes that translated code reads of the modules of `choose`, and of objects that JavaScript passes in: devices,
 # arrays, the template environment.
 DESCRIBED = {
-    *("candidates", "capabilities", "driver", "engine", "info", "kind", "name", "predicted"),
+    *("candidates", "capabilities", "driver", "engine", "fallbacks", "field", "info", "kind", "name"),
     *("get_template", "ndim", "offset", "render", "shape", "strides"),
 }
 UNUSED = ("webmm.kernels.base.Kernel.space",)  # methods that nothing on the page calls

@@ -12,11 +12,12 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from webmm.cases.streaming import DEFAULT_SIZES
+from webmm.choose import COLUMNS, adapted, quantized
 from webmm.choose import gemm as choose_gemm
-from webmm.choose import quantized, weights
 from webmm.choose import reduce as choose_reduce
 from webmm.dtypes import F16, F32, F64, I8, U8, DType
 from webmm.kernels import STAGES
@@ -42,9 +43,7 @@ from webmm.page.script.program import Program
 from webmm.page.script.values import value
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
-from webmm.problems.quantized import Quantized
 from webmm.problems.reduce import Reduction
-from webmm.problems.weights import WeightOnly
 
 # Settings for software adapters instead of a stage's default: these have few lanes and compile slowly.
 LIGHT: dict[str, Kernel[Any]] = {
@@ -142,13 +141,17 @@ def made_for_gpus(problem: Problem) -> Iterable[Kernel[Any]]:
     """Return Python's candidates for `problem` on an unknown GPU, with and without subgroups."""
     if isinstance(problem, Reduction):
         return [kernel for lanes in (32, 0) for kernel in choose_reduce.made_for_gpus(problem, lanes)]
-    if isinstance(problem, Quantized):
-        return quantized.made_for_gpus(problem)
-    if isinstance(problem, WeightOnly):
-        return weights.made_for_gpus(problem)
     if isinstance(problem, Gemm) and problem.dtype == F64:  # browsers lack float64: emulated with integers
         return choose_gemm.made_of_integers(problem, "gpu", Capabilities("", {}, frozenset()))
-    return choose_gemm.made_for_gpus(problem) if isinstance(problem, Gemm) else ()
+    return predicted(problem, Capabilities("", {}, frozenset(), subgroup_size=32))
+
+
+def predicted(problem: Problem, able: Capabilities) -> list[Kernel[Any]]:
+    """Return the kernels of an op's field on a typical GPU, the one with the shortest predicted time first."""
+    device: Any = SimpleNamespace(info=SimpleNamespace(kind="discrete"), capabilities=able)
+    model = adapted.typical(device)
+    field = COLUMNS[problem.op].field(problem, device, model.machine.multiprocessors)
+    return [kernel for kernel, _, _ in model.best(field, problem)]
 
 
 def _as_chosen(kernel: Kernel[Any], made: list[Kernel[Any]], problem: Problem) -> Kernel[Any]:
@@ -167,10 +170,10 @@ def _for_fragment_shape(kernel: MatrixUnit | SlicesUnit, problem: Problem) -> Ke
     units = frozenset({kernel.matrix_shape})
     device = Capabilities("", {}, frozenset(), subgroup_size=kernel.lanes, matrix_shapes=units)
     made: Iterable[Kernel[Any]] = ()
-    if isinstance(problem, Quantized):
-        made = quantized.made_for_matrix_units(problem, device)
-    elif isinstance(problem, Gemm):
+    if isinstance(problem, Gemm):
         made = choose_gemm.made_of_integers(problem, "gpu", device)
+    else:
+        made = predicted(problem, device)
     return next((each for each in made if type(each) is type(kernel)), kernel)
 
 

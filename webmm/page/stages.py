@@ -8,7 +8,7 @@ from typing import Any
 
 from webmm.choose import cpu, tuned
 from webmm.choose import gemm as choose_gemm
-from webmm.choose.matrix_units import TILES
+from webmm.choose.field import UNIT_TILES
 from webmm.kernels import BEYOND, LADDER
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import RegisterTiled
@@ -56,7 +56,7 @@ def offered() -> list[type[GemmKernel]]:
 def chosen(cls: type[GemmKernel]) -> list[GemmKernel]:
     """Return a stage with its default settings, the light ones, and those that `choose` may pick."""
     shipped = (tuned.kernel_of(record) for record in tuned.shipped())
-    matrix = (MatrixUnit(**tiles) for tiles, _ in TILES)
+    matrix = (MatrixUnit(**tiles) for tiles in UNIT_TILES)
     picked = [kernel for kernel in (*choose_gemm.GPU, *matrix, *cpu.ANY, *shipped) if type(kernel) is cls]
     return list(dict.fromkeys([cls(), light(cls), *picked]))
 

@@ -78,6 +78,11 @@ class Gemm(Terms, Product):
         a, b, c = (operand.vectorizable(rows, columns) for _, operand, rows, columns in self.operands())
         return a, b, c
 
+    @property
+    def vec_c(self) -> bool:
+        """Whether C can be stored by vec4."""
+        return self.by_fours[2]
+
     def operands(self) -> tuple[tuple[str, Operand, int, int], ...]:
         """Return (name, operand, rows, columns) of A, B and C."""
         return (

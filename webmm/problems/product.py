@@ -29,6 +29,11 @@ class Product(Problem):
         """The number of operations: a multiplication and an addition for each term of a sum."""
         return 2 * self.m * self.n * self.k * self.batch
 
+    @property
+    def vec_c(self) -> bool:
+        """Whether C can be stored by vec4."""
+        return self.n % 4 == 0
+
     def check_sizes(self) -> None:
         """Raise ProblemError for a size below 1."""
         for name in ("m", "n", "k", "batch"):
@@ -84,3 +89,9 @@ def transposes(layout: str) -> Transposes:
 def layout_of(*operands: Operand) -> str:
     """Return the storage of operands, a letter each: n for row-major, t for transposed."""
     return "".join("t" if operand.transposed else "n" for operand in operands)
+
+
+def partial_bytes(problem: Product, parts: int) -> int:
+    """Return the bytes of the partial sums of `parts` parts of k: rows of whole vec4, (batch, parts, m, n)."""
+    row = 4 * -(-problem.n // 4) * problem.dtype.sums.itemsize
+    return row * problem.m * parts * problem.batch

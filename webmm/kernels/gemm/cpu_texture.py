@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from webmm.kernels.base import Scratch, Texture
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.lane_tiles import INNER
+from webmm.kernels.traffic import Traffic
 from webmm.problems.gemm import Gemm
 
 DEPTH = 8192  # rows of B per layer: the texture size that every device supports
@@ -60,6 +62,23 @@ class PackB(GemmKernel):
         across, down = f"ceil(n / {INNER * x})", f"ceil({INNER} * ceil(k / {INNER}) / {y})"
         return {"x": across, "y": down, "z": "batch", "rule": f"dispatch ({across}, {down}, batch)"}
 
+    def traffic(self, problem: Gemm) -> Traffic:
+        """Count an invocation: it copies a texel."""
+        p, vec_b = problem, problem.by_fours[1]
+        moved = p.k * p.n * p.batch * p.dtype.itemsize
+        return Traffic(
+            workgroups=math.prod(self.dispatch(p)),
+            invocations=self.invocations,
+            steps=1,
+            fmas=0,
+            vector_loads=vec_b,
+            scalar_loads=4 * (not vec_b),
+            loaded=4 * p.dtype.itemsize * self.invocations,
+            read=moved,
+            written=4 * moved // p.dtype.itemsize,
+            vector_stores=1,
+        )
+
     def iterations(self, problem: Gemm) -> int:
         """Return 0: it has no loop."""
         del problem
@@ -75,6 +94,11 @@ class CpuTexture(CpuLanes):
     summary = "for CPU adapters: B in a texture"
     doubles = False  # a texture holds f32
     binds = ("a", NAME, "c", "bias")
+
+    def of_b(self, problem: Gemm) -> tuple[float, float]:
+        """Return the vec4 of B that an invocation loads from the texture in a step."""
+        del problem
+        return self.tn, 0
 
     @property
     def before(self) -> tuple[GemmKernel, ...]:

@@ -182,6 +182,10 @@ class MatrixUnitHigh(HalfTiles[Gemm], GemmKernel):
         """The dispatch that computes elements in doubt."""
         return (Mend(),)
 
+    def traffic(self, problem: Gemm) -> None:
+        """Return None: its time is not modelled."""
+        del problem
+
     def kept_sums(self, problem: Gemm) -> int:
         """Return the bytes of the sums of even steps, or 0 if there is one phase."""
         return 4 * (self.phases - 1) * math.prod(self.dispatch(problem)) * self.bm * self.bn * self.slices

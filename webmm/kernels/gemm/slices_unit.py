@@ -53,6 +53,10 @@ class SlicesUnit(MatrixTiles[Gemm], DoubleKernel):
         """Panels whose lines run along k."""
         return self.tile_bytes(True, True)
 
+    def traffic(self, problem: Gemm) -> None:
+        """Return None: its time is not modelled."""
+        del problem
+
     def c_sharers(self, wide: int) -> tuple[int, int]:
         """Return how many subgroups can store `wide` adjacent fragments of sums in a panel of A, and in one of B."""
         row = 4 * wide * self.fn + self.chunk

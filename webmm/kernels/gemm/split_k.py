@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,10 +16,8 @@ from webmm.kernels.splits import (
     SPLITS_DOC,
     AddsSplits,
     Divided,
-    partial_bytes,
     partial_type,
 )
-from webmm.kernels.traffic import Traffic
 from webmm.problems.gemm import Gemm
 
 
@@ -29,25 +26,6 @@ class SumSplits(AddsSplits[Gemm], GemmKernel):
     """Add the partial sums of each element of C, and apply the epilogue."""
 
     b_vector_axis = "n"
-
-    def traffic(self, problem: Gemm) -> Traffic:
-        """Count the loads and additions of a vec4 of C."""
-        p, vec_c = problem, problem.by_fours[2]
-        return Traffic(
-            workgroups=math.prod(self.dispatch(p)),
-            invocations=self.invocations,
-            steps=1,
-            fmas=4 * self.splits / self.adders,
-            vector_loads=self.splits / self.adders,
-            scalar_loads=0,
-            workgroup_bytes=self.workgroup_bytes,
-            loaded=16 * self.splits * self.invocations / self.adders,
-            read=partial_bytes(p, self.splits),
-            written=p.m * p.n * p.batch * p.out_dtype.itemsize,
-            vector_stores=vec_c,
-            scalar_stores=4 * (not vec_c),
-            exchanged=1 - 1 / self.adders,
-        )
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield the partial sums, C and the bias."""

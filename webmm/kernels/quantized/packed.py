@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from webmm.dtypes import I32
 from webmm.kernels.base import Binding, Kernel, ceil_div, tunable
-from webmm.kernels.quantized.base import PACKED, QuantizedKernel, Specialisation
+from webmm.kernels.quantized.base import PACKED, WIDE, QuantizedKernel, Specialisation
 from webmm.kernels.splits import PARTIAL, AddsSplits, DividedTiles
+from webmm.kernels.traffic import Loads
 from webmm.problems.quantized import Quantized
 
 
@@ -50,6 +51,18 @@ class Packed(DividedTiles[Quantized], QuantizedKernel):
     def inner_step(self) -> int:
         """One tile."""
         return self.bk * PACKED
+
+    def loads(self, problem: Quantized) -> tuple[Loads, Loads, bool]:
+        """Return how A and B are loaded, and whether C is stored by vec4."""
+        p, spec = problem, self.specialise(problem)
+        a = self._words(spec.align_a, p.a.transposed, self.a_loads, self.bm)
+        b = self._words(spec.align_b, not p.b.transposed, self.b_loads, self.bn)
+        return a, b, spec.vec_c
+
+    def _words(self, align: int, across_k: bool, loads: int, length: int) -> Loads:
+        """Return the loads of a tile; words that are not aligned, or are across k, are put together from others."""
+        words = 0 if align == WIDE and not across_k else 4 if align >= PACKED else 8
+        return Loads(0 if words else loads, words * loads, 4 * loads * (1 if across_k else 2), length * 4 * self.bk)
 
     def iterations(self, problem: Quantized) -> int:
         """Return how many iterations an invocation's loops run: over k, over the tile, and to clear the sums."""

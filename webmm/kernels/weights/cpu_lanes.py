@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from webmm.kernels.lane_tiles import LaneTiles
+from webmm.kernels.lane_tiles import INNER, LaneTiles
 from webmm.kernels.weights.base import WeightKernel, WeightSpecialisation
 from webmm.problems.weights import WeightOnly
 
@@ -16,6 +16,10 @@ class CpuLanes(LaneTiles[WeightOnly], WeightKernel):
     name = "cpu_lanes"
     follows = "tiles"
     summary = "for CPU adapters: weights unpacked in registers, A broadcast within a subgroup"
+
+    def of_b(self, problem: WeightOnly) -> tuple[float, float]:
+        """Return how many words of B, and halves of their scales, an invocation loads in a step."""
+        return 0, INNER * self.tn * problem.bits / 32 + self.tn / 2
 
     def iterations(self, problem: WeightOnly) -> int:
         """Return how many iterations the loops run: over blocks, and over the words of each."""

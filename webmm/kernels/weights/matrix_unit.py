@@ -11,6 +11,7 @@ from webmm.dtypes import F16
 from webmm.kernels.base import Binding, Kernel, Scratch, Texture, ceil_div, fold
 from webmm.kernels.matrix_tiles import HalfTiles
 from webmm.kernels.sizes import Assumption, folded
+from webmm.kernels.traffic import Loads, Traffic
 from webmm.kernels.weights.base import WeightKernel, WeightSpecialisation
 from webmm.problems.weights import WeightOnly
 
@@ -43,6 +44,23 @@ class ColumnFactors(WeightKernel):
         del spec
         return folded("ceil(n / 8)")
 
+    def traffic(self, problem: WeightOnly) -> Traffic:
+        """Count an invocation: its share of the scales of a column."""
+        p, nbytes = problem, 4 * problem.blocks
+        return Traffic(
+            workgroups=ceil_div(p.n, 8),
+            invocations=256,
+            steps=1,
+            fmas=0,
+            vector_loads=0,
+            scalar_loads=p.blocks / 32,
+            loaded=8 * nbytes,
+            read=p.n * nbytes,
+            written=4 * p.n,
+            scalar_stores=1 / 32,
+            exchanged=1,
+        )
+
     def iterations(self, problem: WeightOnly) -> int:
         """Return how many iterations the loops run: over blocks, and over the invocations' results."""
         return ceil_div(problem.blocks, 32) + 32
@@ -74,6 +92,12 @@ class MatrixUnit(HalfTiles[WeightOnly], WeightKernel):
     def workgroup_bytes(self) -> int:
         """Panels in the layout that needs the most; C reuses A's panels."""
         return max(self.tile_bytes(along_k, True) for along_k in (False, True))
+
+    def loads(self, problem: WeightOnly) -> tuple[Loads, Loads, bool]:
+        """Return how A and the words of B are loaded, and whether C is stored by vec4."""
+        p, b = problem, self.bn * self.bk * problem.bits // 8
+        a = self._chunks(p.a.aligned(p.m, p.k, self.chunk), self.a_loads, self.bm)
+        return a, Loads(0, b / 4 / self.invocations + 2, self.b_loads, b), p.vec_c
 
     @property
     def before(self) -> tuple[Kernel[WeightOnly], ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from webmm.kernels.base import Binding, Kernel, tunable
 from webmm.kernels.splits import PARTIAL, AddsSplits, DividedTiles
+from webmm.kernels.traffic import Loads
 from webmm.kernels.weights.base import WeightKernel, WeightSpecialisation
 from webmm.problems.weights import WeightOnly
 
@@ -42,6 +43,14 @@ class Tiles(DividedTiles[WeightOnly], WeightKernel):
         """Require what all register tiles do, and that no tile extends beyond the last block."""
         yield from super().constraints()
         yield self.bk <= 32, f"bk = {self.bk} must be at most 32, the smallest block"
+
+    def loads(self, problem: WeightOnly) -> tuple[Loads, Loads, bool]:
+        """Return how A and B are loaded, and whether C is stored by vec4; B's words have a scale and a zero point."""
+        p = problem
+        words = self.bn * self.bk * p.bits / 32 / self.sharers
+        vec_a = p.a.vectorizable(p.m, p.k)
+        a = self._floats(vec_a, p.a.transposed, self.a_loads, self.bm * p.dtype.itemsize)
+        return a, Loads(0, words + 2, 4 * self.b_loads, self.bn * self.bk * p.bits / 8), p.vec_c
 
     @property
     def after(self) -> tuple[Kernel[WeightOnly], ...]:

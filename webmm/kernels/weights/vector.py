@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from webmm.kernels.base import tunable
+from webmm.kernels.base import ceil_div, tunable
 from webmm.kernels.product import Grid
+from webmm.kernels.traffic import Traffic
 from webmm.kernels.weights.base import WeightKernel, WeightSpecialisation
 from webmm.problems.weights import WeightOnly
 
@@ -44,6 +46,29 @@ class Vector(WeightKernel):
     def inner_step(self) -> int:
         """Inner elements per iteration with 8-bit weights; 4-bit weights have twice as many."""
         return 4 * self.lanes * self.unroll
+
+    def traffic(self, problem: WeightOnly) -> Traffic:
+        """Count an iteration: UNROLL words of each column, with the rows of A for their elements."""
+        p, s, words = problem, self.specialise(problem), self.tn * self.unroll
+        step, sums = 32 // p.bits * self.lanes * self.unroll, self.tm * self.tn
+        of_a = self.tm * 32 // p.bits * self.unroll / 4
+        result = p.m * p.n * p.out_dtype.itemsize
+        return Traffic(
+            workgroups=math.prod(self.dispatch(p)),
+            invocations=self.lanes,
+            steps=ceil_div(p.k, step),
+            fmas=sums * 32 // p.bits * self.unroll,
+            vector_loads=of_a if s.vec_a else 0,
+            scalar_loads=words + 2 * self.tn + (0 if s.vec_a else 4 * of_a),
+            registers=sums + words + int(4 * of_a),
+            workgroup_bytes=self.workgroup_bytes,
+            loaded=(self.tm * p.dtype.itemsize + self.tn * p.bits / 8) * step,
+            read=p.bytes - result,
+            written=result,
+            waste=self.grid.tiles(p) * sums / (p.m * p.n),
+            scalar_stores=sums / self.lanes,
+            exchanged=sums / 4,
+        )
 
     def iterations(self, problem: WeightOnly) -> int:
         """Return how many iterations an invocation's loops run: over k, and over the levels of the final sum."""
