@@ -234,14 +234,14 @@ fn activate(x: {{ double }}) -> {{ double }} {
     let z = multiply(size, {{ number(0.7071067811865476) }});
     let place = multiply(add(z, {{ number(-3.0) }}), reciprocal(add(z, {{ number(3.0) }})));
     let scaled = multiply(erfcx_polynomial(place), reciprocal(add({{ number(1.0) }}, add(z, z))));
-    let square = multiply(size, size);
-    // The rounding error of the square; the square of the upper 26 bits is exact.
+    // e^(-x²/2) is e^(-u²/2)·e^h with the upper 26 bits u of x, whose square is exact, and |h| < 2⁻¹⁴. Clearing the
+    // lowest bit keeps the conversion to an integer and back: without it, lavapipe leaves both out on some CPUs.
 {% set two_to_20, two_to_minus_20 = number(1048576.0), number(0.00000095367431640625) %}
-    let upper = multiply(of_integer(nearest(multiply(size, {{ two_to_20 }}))), {{ two_to_minus_20 }});
-    let remainder = multiply(add(size, opposite(upper)), add(size, upper));
-    let lost = add(add(multiply(upper, upper), opposite(square)), remainder);
-    let rest = add({{ number(1.0) }}, multiply({{ number(-0.5) }}, lost));
-    let bell = multiply(exponential(multiply({{ number(-0.5) }}, square)), rest); // e^(-x²/2)
+    let upper = multiply(of_integer(nearest(multiply(size, {{ two_to_20 }})) & {{ whole }}(-2)), {{ two_to_minus_20 }});
+    let h = multiply({{ number(-0.5) }}, multiply(add(size, opposite(upper)), add(size, upper)));
+    let cubic = add({{ number(0.5) }}, multiply(h, {{ number(0.16666666666666666) }}));
+    let rest = add({{ number(1.0) }}, multiply(h, add({{ number(1.0) }}, multiply(h, cubic))));
+    let bell = multiply(exponential(multiply({{ number(-0.5) }}, multiply(upper, upper))), rest);
     let tail = multiply(multiply({{ number(0.5) }}, bell), scaled);
     return multiply(x, where_negative(x, tail, add({{ number(1.0) }}, opposite(tail))));
 }

@@ -80,9 +80,10 @@ def ranked(
     found: list[tuple[Kernel[Any], str]] = []
     lean = False  # whether one of them needs no scratch buffer
     for kernel, us, limit in model.best(field, problem):
+        if lean and len(found) >= LIKELY:
+            continue
         whole = not kernel.scratch(problem)
-        wanted = len(found) < LIKELY or (whole and not lean)
-        if wanted and kernel.check(problem, device.capabilities) is None:
+        if (whole or len(found) < LIKELY) and kernel.check(problem, device.capabilities) is None:
             words = f"predicted {us:,.1f} µs, mostly {limit}"
             found.append((kernel, "portable default" if tune == "off" else words))
             lean = lean or whole

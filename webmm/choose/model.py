@@ -163,8 +163,9 @@ class Model:
     def judged(self, kernels: Sequence[Kernel[Any]], problem: Problem) -> list[tuple[float, str]]:
         """Return the predicted µs of each kernel and its main limit; raises as `times()`."""
         found: dict[int, tuple[float, str]] = {}
-        for family in dict.fromkeys(family_of(kernel) for kernel in kernels):
-            owners = [i for i in range(len(kernels)) if family_of(kernels[i]) == family]
+        families = [family_of(kernel) for kernel in kernels]
+        for family in dict.fromkeys(families):
+            owners = [i for i in range(len(kernels)) if families[i] == family]
             some = [kernels[i] for i in owners]
             total, aspects, limits = self.judge(family, some, problem)
             times, nearest = self._corrected(family, total, aspects, some), np.argmax(limits, axis=1)
