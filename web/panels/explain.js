@@ -2,10 +2,10 @@
 /** The Explain panel: for each stage its change, a picture of its tile, its memory traffic, its shader, and sliders to try other tunables. */
 
 import { Bench } from "../bench.js";
-import { field, figures, h, select, shape, time } from "../dom.js";
+import { field, figures, h, select, time } from "../dom.js";
+import { shape, speedOf, unitOf } from "../ops.js";
 import { taskOf } from "../prepared.js";
 import { dataclasses } from "../python.js";
-import { speedOf, unitOf } from "../records.js";
 import { inWords } from "../webmm.js";
 import { changedIn, codeView } from "./code.js";
 import { explained, products } from "./ops.js";

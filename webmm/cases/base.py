@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -77,13 +77,35 @@ def ends(dtype: DType) -> NDArray[Any]:
     return np.array([np.nan, *sizes, *(-x for x in sizes)]).astype(dtype.numpy)
 
 
+@dataclass(frozen=True)
+class Exhibit:
+    """Stages of an op that the page shows on problems of a few sizes: in the Explain panel, and if checked the ladder.
+
+    `sizes` has those for each kind of adapter, "gpu" and "cpu"; `stages` has the names, "" for a variant and () for
+    stages stand for the first one and for all.
+    """
+
+    title: str
+    sizes: Mapping[str, tuple[Size, ...]]
+    variant: str = ""
+    stages: tuple[str, ...] = ()
+
+
 class Op(ABC, Generic[P]):
-    """An op, as in `webmm bench --op NAME` or NAME:VARIANT."""
+    """An op, as in `webmm bench --op NAME` or NAME:VARIANT: all that commands and page know of it beyond its kernels.
+
+    The page has its methods PURE and their helpers in JavaScript, so that these must be in the subset of Python that
+    docs/page.md describes.
+    """
+
+    PURE: ClassVar[frozenset[str]] = frozenset(("problem", "along", "described", "reference", "bound"))
 
     name: ClassVar[str]
     shape: ClassVar[str] = "N nor MxNxK"  # the forms of a size, for error messages
     result: ClassVar[str] = "C"  # the name of the result, for messages
+    indices: ClassVar[int] = 2  # of an element of the result that `webmm debug --at` must name; others are 0
     unit: ClassVar[str] = "GFLOP/s"
+    axes: ClassVar[int] = 3  # the sizes m, n, k that a label shows at least: others only if they are not 1
     dtypes: tuple[DType, ...] = MATRIX_DTYPES  # the first is the default
     variants: ClassVar[tuple[str, ...]] = ()  # the variants to list; the first is the default
     tried: ClassVar[tuple[tuple[Size, str], ...]]  # the sizes and layouts that `webmm selftest` computes
@@ -147,6 +169,13 @@ class Op(ABC, Generic[P]):
         """Return a second trial, with infinities, NaN and the ends of the range; None if the op defines none."""
         del problem
         return None
+
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]:
+        """What the page shows of the op, besides prepared ladders: by default all stages on `tried` sizes."""
+        sizes = tuple(size for size, _ in self.tried)
+        title = (type(self).__doc__ or self.name).strip().partition("\n")[0].rstrip(".")
+        return (Exhibit(title, {"gpu": sizes, "cpu": sizes}),)
 
     @abstractmethod
     def examples(self) -> Iterator[tuple[str, P]]:

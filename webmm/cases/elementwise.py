@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.cases import expression
-from webmm.cases.base import Size, Trial, ends
+from webmm.cases.base import Exhibit, Size, Trial, ends
 from webmm.cases.normalise import EXP_ERROR
 from webmm.cases.products import reduced, representable
-from webmm.cases.streaming import Streamed, StreamingOp, drawn
-from webmm.dtypes import F32, MATRIX_DTYPES, DType
+from webmm.cases.streaming import SHOWN_SIZES, Streamed, StreamingOp, drawn
+from webmm.dtypes import F32, MATRIX_DTYPES, DType, dtype_of
 from webmm.engine.device import Device
 from webmm.kernels.base import Kernel
 from webmm.kernels.elementwise.fused import Fused
@@ -78,6 +78,7 @@ class ElementwiseOp(StreamingOp[Elementwise]):
     """y = GELU(x), or another activation; expressions are tested here as well, but not timed."""
 
     name = "elementwise"
+    axes = 1
     tried = (((1, 4096, 1), "nn"), ((1, 4095, 1), "nn"))
     variants = ("gelu", "gelu_tanh", *(name for name in ACTIVATIONS if not name.startswith("gelu")))
 
@@ -85,6 +86,24 @@ class ElementwiseOp(StreamingOp[Elementwise]):
         """Return the activation of m·n·k elements."""
         m, n, k = size[:3]
         return Elementwise(self.variant, m * n * k, dtype)
+
+    def described(self, size: int, activation: str = "", dtype: str = "float32") -> Elementwise:
+        """Return the activation of an array, for `webmm/shaders`."""
+        return Elementwise(activation or self.variant, size, dtype_of(dtype))
+
+    def reference(self, problem: Elementwise, row: Sequence[float]) -> Iterable[tuple[float, float]]:
+        """Return the activation of each element x, with |x| as the unit."""
+        y, least = activation_of(problem.activation).reference(np.array(row)), problem.dtype.tiny / problem.dtype.eps
+        return [(value, abs(x) + least) for x, value in zip(row, y.tolist(), strict=True)]
+
+    def bound(self, problem: Elementwise) -> float:
+        """Return the error as a multiple of |x|."""
+        return rounding(problem.dtype)
+
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]:
+        """The only stage, with its usual function."""
+        return (Exhibit("GELU", SHOWN_SIZES),)
 
     def case(self, device: Device, problem: Elementwise) -> ElementwiseCase:
         """Return `problem` with a random array."""

@@ -7,13 +7,14 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases.base import Case, Op, Size, Trial, split_size
+from webmm.cases.base import Case, Exhibit, Op, Size, Trial, split_size
+from webmm.cases.finish import Finish
 from webmm.cases.products import ROUNDING, dense, laid_out, quarters, representable, small_sizes
 from webmm.dtypes import F32, F64, MATRIX_DTYPES
 from webmm.engine.device import Device
@@ -25,7 +26,7 @@ from webmm.kernels.gemm.slices_unit import SlicesUnit
 from webmm.measure.roofline import Roofline
 from webmm.measure.verify import SAMPLED, Checker, Wrong, bound, unwritten, wrong_elements
 from webmm.problems.base import Problem
-from webmm.problems.gemm import PRECISIONS, Gemm, gemm
+from webmm.problems.gemm import Gemm, gemm
 from webmm.problems.product import Operand, transposes
 from webmm.wgsl.epilogues import ACTIVATIONS, BIASES, OWN, TRIALS
 
@@ -142,43 +143,6 @@ class Finished(Operands):
         return Operands.error(self, got)
 
 
-@dataclass(frozen=True)
-class Finish:
-    """The precision and epilogue in a variant, which has some of these parts: high+bias-column+gelu+to-float16."""
-
-    precision: str = PRECISIONS[0]
-    bias: str = ""
-    activation: str = ""
-    out_dtype: str = ""
-
-    @classmethod
-    def parse(cls, variant: str) -> Finish | None:
-        """Return the parsed variant, or None if it is invalid."""
-        words = variant.split("+")
-        found = cls(
-            next((word for word in words if word in PRECISIONS), PRECISIONS[0]),
-            next((kind for kind in ("row", "column") if f"bias-{kind}" in words), ""),
-            next((word for word in words if word in ACTIVATIONS), ""),
-            next((word.removeprefix("to-") for word in words if word.startswith("to-")), ""),
-        )
-        return found if str(found) == variant else None
-
-    @classmethod
-    def of(cls, p: Gemm) -> Finish:
-        """Return the precision and epilogue of a problem."""
-        return cls(p.precision, p.bias, p.activation, p.out_dtype.name if p.out_dtype != p.dtype else "")
-
-    def __str__(self) -> str:
-        precision = self.precision if self.precision != PRECISIONS[0] else ""
-        parts = (
-            precision,
-            self.bias and f"bias-{self.bias}",
-            self.activation,
-            self.out_dtype and f"to-{self.out_dtype}",
-        )
-        return "+".join(filter(None, parts))
-
-
 class GemmOp(Op[Gemm]):
     """C = A·B."""
 
@@ -233,6 +197,40 @@ class GemmOp(Op[Gemm]):
     def dense(self, sizes: tuple[int, int, int, int], dtype: str, layout: str) -> Gemm:
         """Return the product of a batch of dense matrices."""
         return self.problem(sizes, dtype, layout)
+
+    def described(
+        self,
+        m: int,
+        n: int,
+        k: int,
+        batch: int = 1,
+        dtype: str = "float32",
+        out_dtype: str | None = None,
+        transpose_a: bool = False,
+        transpose_b: bool = False,
+        bias: str = "",
+        activation: str = "",
+        alpha: float = 1.0,
+        beta: float = 0.0,
+    ) -> Gemm:
+        """Return the product of dense matrices, for `webmm/shaders`."""
+        plain = gemm(
+            *(m, n, k),
+            dtype=dtype,
+            out_dtype=out_dtype,
+            batch=batch,
+            transpose_a=transpose_a,
+            transpose_b=transpose_b,
+        )
+        return replace(plain, bias=bias, activation=activation, alpha=alpha, beta=beta)
+
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]:
+        """The stage for precision "high": the others have ladders of their own."""
+        sizes: tuple[Size, ...] = ((64, 64, 1024), (512, 512, 8192), (128, 128, 32768))
+        return (
+            Exhibit("Matrix product, precision “high”", {"gpu": sizes, "cpu": sizes}, "high", ("matrix_unit_high",)),
+        )
 
     def case(self, device: Device, problem: Gemm) -> Operands:
         """Return `problem` with random matrices."""

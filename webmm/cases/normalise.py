@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases.base import Size, Trial
+from webmm.cases.base import Exhibit, Size, Trial
 from webmm.cases.reduce import elements, smaller, special_rows, strided
-from webmm.cases.streaming import Streamed, StreamingOp, drawn, spread
-from webmm.dtypes import F32, F64, MATRIX_DTYPES, DType
+from webmm.cases.streaming import SHOWN_SIZES, Streamed, StreamingOp, drawn, spread
+from webmm.dtypes import F32, F64, MATRIX_DTYPES, DType, dtype_of
 from webmm.engine.device import Device
+from webmm.errors import ProblemError
 from webmm.kernels.base import Kernel
 from webmm.kernels.normalise.rows import Rows
 from webmm.kernels.normalise.strips import Strips
@@ -86,6 +89,50 @@ class NormaliseOp(StreamingOp[Normalisation]):
     def along(self, size: Size, dtype: DType) -> Normalisation:
         """Return the problem of a dense array, without a weight."""
         return _normalisation(self.variant, size, dtype)
+
+    def described(
+        self,
+        rows: int,
+        columns: int,
+        function: str = "",
+        dtype: str = "float32",
+        weight: bool = False,
+        bias: bool = False,
+        eps: float = 0.0,
+    ) -> Normalisation:
+        """Return the normalisation of the rows of a dense matrix, for `webmm/shaders`; raises ProblemError."""
+        name = function or self.variant
+        if name not in NORMALISATIONS:
+            raise ProblemError(f"unknown normalisation {name!r}; choose from {', '.join(NORMALISATIONS)}")
+        plain = _normalisation(name, (rows, columns, 1), dtype_of(dtype))
+        return replace(plain, weight=weight, bias=bias, epsilon=eps)
+
+    def reference(self, problem: Normalisation, row: Sequence[float]) -> Iterable[tuple[float, float]]:
+        """Return the normalised row, with its largest element as the unit."""
+        count = len(row)
+        if problem.function == "softmax":
+            top = max(row)
+            parts = [math.exp(x - top) for x in row]
+            total = sum(parts)
+            y = [x / total for x in parts]
+        else:
+            mean = sum(row) / count if problem.function == "layer_norm" else 0.0
+            spread = math.sqrt(sum((x - mean) * (x - mean) for x in row) / count + problem.epsilon)
+            y = [(x - mean) / spread for x in row]
+        unit = max(abs(x) for x in y) + problem.out_dtype.tiny
+        return [(x, unit) for x in y]
+
+    def bound(self, problem: Normalisation) -> float:
+        """Return the error as a multiple of that unit."""
+        return rounding(problem)
+
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]:
+        """Softmax with all stages, and a function of sums."""
+        return (
+            Exhibit("Row softmax", SHOWN_SIZES, "softmax", ("rows", "strips")),
+            Exhibit("Row RMS normalisation", SHOWN_SIZES, "rms_norm", ("rows",)),
+        )
 
     def case(self, device: Device, problem: Normalisation) -> NormaliseCase:
         """Return `problem` with its array."""

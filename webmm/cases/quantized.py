@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases.base import Case, Op, Size, Trial
+from webmm.cases.base import Case, Exhibit, Op, Size, Trial
 from webmm.cases.gemm import GemmOp
 from webmm.cases.products import dense, laid_out, small_sizes
 from webmm.dtypes import BYTES, F32, I8, I32, U8, DType, dtype_of
@@ -146,6 +146,43 @@ class QuantizedOp(Op[Quantized]):
         left = Operand(m if transpose_a else k, transposed=transpose_a)
         right = Operand(k if transpose_b else n, transposed=transpose_b)
         return describe(m, n, k, (a, left), (b, right), scheme_of(n, k, a, b, out), out)[0]
+
+    def described(
+        self,
+        m: int,
+        n: int,
+        k: int,
+        dtype: str = "uint8",
+        b_dtype: str | None = None,
+        out_dtype: str = "int32",
+        transpose_a: bool = False,
+        transpose_b: bool = False,
+        zero_a: int | None = 0,
+        zero_b: int | None = 0,
+        zero_c: int = 0,
+        multiplier: tuple[int, int] = (0, 0),
+        scaled_rows: bool = False,
+        scaled_columns: bool = False,
+        bias: bool = False,
+    ) -> Quantized:
+        """Return the product of dense matrices with the fields of `Quantized`, for `webmm/shaders`."""
+        a = Operand(m if transpose_a else k, m * k, transposed=transpose_a)
+        b = Operand(k if transpose_b else n, k * n, transposed=transpose_b)
+        return Quantized(
+            *(m, n, k, dtype_of(dtype), dtype_of(b_dtype or dtype), dtype_of(out_dtype), a, b),
+            zero_a=zero_a,
+            zero_b=zero_b,
+            zero_c=zero_c,
+            multiplier=multiplier,
+            scaled_rows=scaled_rows,
+            scaled_columns=scaled_columns,
+            bias=bias,
+        )
+
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]:
+        """Nothing: all stages are in a prepared ladder."""
+        return ()
 
     def case(self, device: Device, problem: Quantized) -> Integers:
         """Return `problem` with random matrices."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases.base import Size, Trial
+from webmm.cases.base import Exhibit, Size, Trial
 from webmm.cases.products import reduced
 from webmm.cases.streaming import Streamed, StreamingOp, drawn, spread
 from webmm.dtypes import F32, F64, I32, DType
@@ -24,7 +24,7 @@ from webmm.engine.device import Device
 from webmm.kernels.base import LOOP_LIMIT
 from webmm.kernels.reduce.base import CHAIN, ReduceKernel
 from webmm.measure.verify import product_bound, sum_bound
-from webmm.problems.reduce import OPERATIONS, Reduction, Span, operation_of
+from webmm.problems.reduce import OPERATIONS, Reduction, Span, operation_of, reduction
 
 R = TypeVar("R", bound=Reduction)
 
@@ -105,6 +105,35 @@ class ReduceOp(StreamingOp[Reduction]):
     def along(self, size: Size, dtype: DType) -> Reduction:
         """Return the reduction of a dense array."""
         return _reduction(self.variant, size, dtype)
+
+    def described(self, rows: int, columns: int, operation: str = "", dtype: str = "float32") -> Reduction:
+        """Return the reduction of the rows of a dense matrix, for `webmm/shaders`."""
+        return reduction(rows, columns, operation or self.variant, dtype=dtype)
+
+    def reference(self, problem: Reduction, row: Sequence[float]) -> Iterable[tuple[float, float]]:
+        """Return the result of a row, and the unit of its error, as `ReduceCase.unit` has it."""
+        name = problem.operation
+        if name in ("max", "min", "argmax", "argmin"):
+            best = max(row) if name in ("max", "argmax") else min(row)
+            return [(best if name in ("max", "min") else row.index(best), 1.0)]
+        if name == "prod":
+            product = math.prod(row)
+            return [(product, abs(product) + problem.dtype.tiny)]
+        if name == "logsumexp":
+            top = max(row)
+            return [(top + math.log(sum(math.exp(x - top) for x in row)), 8 + max(abs(x) for x in row))]
+        parts = problem.length if name == "mean" else 1
+        return [(sum(row) / parts, sum(abs(x) for x in row) / parts + problem.dtype.tiny)]
+
+    def bound(self, problem: Reduction) -> float:
+        """Return the error that rounding can explain, as a multiple of that unit."""
+        return rounding(problem)
+
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]:
+        """The stages for columns; those for rows are in prepared ladders."""
+        sizes: tuple[Size, ...] = ((1, 64, 1024), (1, 512, 8192), (1, 128, 32768))
+        return (Exhibit("Column sums", {"gpu": sizes, "cpu": sizes}, "sum", ("columns", "columns_two_pass")),)
 
     def case(self, device: Device, problem: Reduction) -> ReduceCase:
         """Return `problem` with its array."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases.base import Case, Op, Size, Trial
+from webmm.cases.base import Case, Exhibit, Op, Size, Trial
 from webmm.cases.products import ROUNDING, dense, laid_out, quarters, small_sizes
 from webmm.dtypes import F32, MATRIX_DTYPES, dtype_of
 from webmm.engine.device import Device
@@ -98,6 +98,16 @@ class WeightsOp(Op[WeightOnly]):
         a = Operand(m if layout[0] == "t" else k, transposed=layout[0] == "t")
         bits, block = map(int, self.variant.split("bit-"))
         return WeightOnly(m, n, k, kind, kind, a, bits, block)
+
+    def described(self, m: int, n: int, k: int, bits: int, block: int, dtype: str = "float32") -> WeightOnly:
+        """Return the product of a dense matrix, for `webmm/shaders`."""
+        kind = dtype_of(dtype)
+        return WeightOnly(m, n, k, kind, kind, Operand(k), bits, block)
+
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]:
+        """Nothing: all stages are in a prepared ladder."""
+        return ()
 
     def case(self, device: Device, problem: WeightOnly) -> Layer:
         """Return `problem` with random matrices."""

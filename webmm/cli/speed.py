@@ -86,7 +86,7 @@ def bench(
     """
     from webmm import files, report
     from webmm.cases import op_of
-    from webmm.cases.gemm import Finish
+    from webmm.cases.finish import Finish
     from webmm.dtypes import dtype_of
     from webmm.measure import records
     from webmm.report import ablation, ladder

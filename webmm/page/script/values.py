@@ -13,7 +13,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from webmm.page.script import runtime
-from webmm.page.script.names import HostError, Name, definitions, home, home_of, is_ours
+from webmm.page.script.names import HostError, Name, definitions, home, home_of, is_ours, is_plugin
 
 UseOfName = Callable[[Name], str]  # records that a definition is needed earlier, and returns its identifier
 
@@ -52,7 +52,7 @@ def _named(x: Any, use: UseOfName, where: str) -> str:
         return expression
     if home := home_of(x):
         return use(home)
-    if isinstance(x, FunctionType):  # a lambda, or a function of another library
+    if isinstance(x, FunctionType) and not is_plugin(x.__module__):  # a lambda, or a function of another library
         return f"$.host({json.dumps(where)})"
     if isinstance(x, type) and (expression := runtime.builtin(x.__name__)):
         return expression
