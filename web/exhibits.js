@@ -51,7 +51,7 @@ export async function compared(row, problem, x, y) {
   }
   if (!infinite && y.some(Number.isNaN)) error = Infinity;
   return {
-    scope: scope + (infinite ? `, without ${infinite} rows that have NaN or infinities` : ""),
+    scope: scope + (infinite ? ` except in rows with NaN or infinities (${infinite})` : ""),
     error,
     bound,
     first,

@@ -190,8 +190,7 @@ class Program:
 
         Each has its `names` and what they need, except for what the files before it have, from which it imports.
         """
-        homes: dict[str, str] = {}
-        texts = {}
+        homes, texts = dict[str, str](), dict[str, str]()
         for file, names in files.items():
             needed = self._needed(names)
             own = [name for name in self._in_order() if name in needed and str(name) not in homes]
@@ -282,7 +281,10 @@ def refer(module: str, id: str) -> Name | str:
 def expressible(found: Name | str) -> Name | str:
     """Return `found`; raises HostError for a constant that has no counterpart in JavaScript."""
     if isinstance(found, Name) and not isinstance(found.value, ModuleType):
-        value_text(found.value, str, "")
+        try:
+            value_text(found.value, str, "")
+        except HostError as error:
+            raise HostError(found.name) from error
     return found
 
 
