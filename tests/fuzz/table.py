@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from poisoned import WRITABLE
 
 import webmm
-from webmm.cases.normalise import EXP_ERROR
 from webmm.dtypes import F32, dtype_of
-from webmm.measure.verify import bound, product_bound, sum_bound
+from webmm.measure.verify import EXP_ERROR, bound, product_bound, sum_bound
 from webmm.problems.gemm import gemm as gemm_problem
 from webmm.problems.reduce import OPERATIONS
 from webmm.problems.scheme import Scheme, reference

@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.cases.steps.subject import Subject
+from webmm.cases.steps.whole import Whole
 from webmm.dtypes import MATRIX_DTYPES, DType
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError
@@ -191,6 +193,13 @@ class Op(ABC, Generic[P]):
         """Return the indices of an element, as `webmm debug --at` takes them, from its place in the dense result."""
         m, n, _, batch = problem.sizes
         return (*((place // (m * n),) if batch > 1 else ()), place // n % m, place % n)
+
+    def steps(self, kernel: Any, problem: P) -> Subject:
+        """Return NumPy's values for the steps of a kernel, which `webmm debug` compares: by default of the result only.
+
+        Raises ProblemError if the problem has too many steps.
+        """
+        return Whole(self, kernel, problem)
 
     def peak(self, problem: P, ceiling: Roofline) -> float:
         """Return the peak rate in 10⁹ operations/s; the `peak_fraction` of a record is relative to it."""

@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 
 from webmm.cases import expression
 from webmm.cases.base import Exhibit, Size, Trial, ends
-from webmm.cases.normalise import EXP_ERROR
 from webmm.cases.products import reduced, representable
+from webmm.cases.steps.rows import ElementwiseSubject
 from webmm.cases.streaming import SHOWN_SIZES, Streamed, StreamingOp, drawn
 from webmm.dtypes import F32, MATRIX_DTYPES, DType, dtype_of
 from webmm.engine.device import Device
 from webmm.kernels.base import Kernel
 from webmm.kernels.elementwise.fused import Fused
 from webmm.kernels.elementwise.map import Map
+from webmm.measure.verify import EXP_ERROR
 from webmm.problems.base import Problem
 from webmm.problems.elementwise import Elementwise
 from webmm.problems.expression import Expression
@@ -92,9 +93,10 @@ class ElementwiseOp(StreamingOp[Elementwise]):
         return Elementwise(activation or self.variant, size, dtype_of(dtype))
 
     def reference(self, problem: Elementwise, row: Sequence[float]) -> Iterable[tuple[float, float]]:
-        """Return the activation of each element x, with |x| as the unit."""
-        y, least = activation_of(problem.activation).reference(np.array(row)), problem.dtype.tiny / problem.dtype.eps
-        return [(value, abs(x) + least) for x, value in zip(row, y.tolist(), strict=True)]
+        """Return the activation of each element x, with |x| as the unit; see `scale_of()`."""
+        y = activation_of(problem.activation).reference(np.array(row)).tolist()
+        least, own = problem.dtype.tiny / problem.dtype.eps, problem.activation not in ACTIVATIONS
+        return [(value, abs(x) + (1.0 + abs(value) if own else 0.0) + least) for x, value in zip(row, y, strict=True)]
 
     def bound(self, problem: Elementwise) -> float:
         """Return the error as a multiple of |x|."""
@@ -112,6 +114,10 @@ class ElementwiseOp(StreamingOp[Elementwise]):
     def element(self, problem: Elementwise, place: int) -> tuple[int, ...]:
         """Return the number of the element."""
         return (place,)
+
+    def steps(self, kernel: Any, problem: Elementwise | Expression) -> ElementwiseSubject:
+        """Return NumPy's values for the steps of a kernel."""
+        return ElementwiseSubject(self, kernel, problem)
 
     def stand_ins(self, kernel: Map | Fused, problem: Elementwise | Expression) -> Iterator[Any]:
         """Yield a problem of one workgroup's elements plus a remainder."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from webmm.cases.base import Case, Exhibit, Op, Size, Trial, split_size
 from webmm.cases.finish import Finish
 from webmm.cases.products import ROUNDING, dense, laid_out, quarters, representable, small_sizes
+from webmm.cases.steps.products import GemmSubject
 from webmm.dtypes import F32, F64, MATRIX_DTYPES
 from webmm.engine.device import Device
 from webmm.kernels.base import LOOP_LIMIT, Kernel
@@ -235,6 +236,10 @@ class GemmOp(Op[Gemm]):
     def case(self, device: Device, problem: Gemm) -> Operands:
         """Return `problem` with random matrices."""
         return Finished(device, problem) if problem.bias or problem.activation else Operands(device, problem)
+
+    def steps(self, kernel: Any, problem: Gemm) -> GemmSubject:
+        """Return NumPy's values for the steps of a kernel."""
+        return GemmSubject(self, kernel, problem)
 
     def stand_ins(self, kernel: GemmKernel, problem: Gemm) -> Iterator[Gemm]:
         """Yield small products with the same epilogue."""

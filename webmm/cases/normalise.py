@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from webmm.cases.base import Exhibit, Size, Trial
 from webmm.cases.reduce import elements, smaller, special_rows, strided
+from webmm.cases.steps.rows import NormalisationSubject
 from webmm.cases.streaming import SHOWN_SIZES, Streamed, StreamingOp, drawn, spread
 from webmm.dtypes import F32, F64, MATRIX_DTYPES, DType, dtype_of
 from webmm.engine.device import Device
@@ -22,14 +23,12 @@ from webmm.kernels.base import Kernel
 from webmm.kernels.normalise.rows import Rows
 from webmm.kernels.normalise.strips import Strips
 from webmm.kernels.reduce.base import WAYS, ReduceKernel
-from webmm.measure.verify import sum_bound
+from webmm.measure.verify import EXP_ERROR, EXP_ERROR_F64, sum_bound
 from webmm.problems.base import Problem
 from webmm.problems.normalise import NORMALISATIONS, Normalisation
 from webmm.problems.reduce import Span
 
 EPSILON = 1e-5
-EXP_ERROR = 2.0**-19  # of a driver's exp, and of activations that use it
-EXP_ERROR_F64 = 2.0**-50  # of webmm's own exp in float64
 
 
 def rounding(p: Normalisation) -> float:
@@ -137,6 +136,10 @@ class NormaliseOp(StreamingOp[Normalisation]):
     def case(self, device: Device, problem: Normalisation) -> NormaliseCase:
         """Return `problem` with its array."""
         return NormaliseCase(device, problem)
+
+    def steps(self, kernel: Any, problem: Normalisation) -> NormalisationSubject:
+        """Return NumPy's values for the steps of a kernel."""
+        return NormalisationSubject(self, kernel, problem)
 
     def stand_ins(self, kernel: ReduceKernel, problem: Normalisation) -> Iterator[Normalisation]:
         """Yield small arrays."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from webmm.cases.base import Case, Exhibit, Op, Size, Trial
 from webmm.cases.gemm import GemmOp
 from webmm.cases.products import dense, laid_out, small_sizes
+from webmm.cases.steps.products import IntegerSubject
 from webmm.dtypes import BYTES, F32, I8, I32, U8, DType, dtype_of
 from webmm.engine.device import Device
 from webmm.kernels.quantized.base import PACKED, WIDE, QuantizedKernel
@@ -187,6 +188,10 @@ class QuantizedOp(Op[Quantized]):
     def case(self, device: Device, problem: Quantized) -> Integers:
         """Return `problem` with random matrices."""
         return Integers(device, problem)
+
+    def steps(self, kernel: Any, problem: Quantized) -> IntegerSubject:
+        """Return NumPy's values for the steps of a kernel."""
+        return IntegerSubject(self, kernel, problem)
 
     def stand_ins(self, kernel: QuantizedKernel, problem: Quantized) -> Iterator[Quantized]:
         """Yield small products with the same zero points of A and B, whose sums cover the range of C."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from webmm.cases.base import Exhibit, Size, Trial
 from webmm.cases.products import reduced
+from webmm.cases.steps.rows import ReductionSubject
 from webmm.cases.streaming import Streamed, StreamingOp, drawn, spread
 from webmm.dtypes import F32, F64, I32, DType
 from webmm.engine.device import Device
@@ -142,6 +143,10 @@ class ReduceOp(StreamingOp[Reduction]):
     def element(self, problem: Reduction, place: int) -> tuple[int, ...]:
         """Return the number of the result."""
         return (place,)
+
+    def steps(self, kernel: Any, problem: Reduction) -> ReductionSubject:
+        """Return NumPy's values for the steps of a kernel."""
+        return ReductionSubject(self, kernel, problem)
 
     def stand_ins(self, kernel: ReduceKernel, problem: Reduction) -> Iterator[Reduction]:
         """Yield small arrays."""

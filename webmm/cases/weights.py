@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from webmm.cases.base import Case, Exhibit, Op, Size, Trial
 from webmm.cases.products import ROUNDING, dense, laid_out, quarters, small_sizes
+from webmm.cases.steps.products import WeightsSubject
 from webmm.dtypes import F32, MATRIX_DTYPES, dtype_of
 from webmm.engine.device import Device
 from webmm.errors import ConfigError
@@ -112,6 +113,10 @@ class WeightsOp(Op[WeightOnly]):
     def case(self, device: Device, problem: WeightOnly) -> Layer:
         """Return `problem` with random matrices."""
         return Layer(device, problem)
+
+    def steps(self, kernel: Any, problem: WeightOnly) -> WeightsSubject:
+        """Return NumPy's values for the steps of a kernel."""
+        return WeightsSubject(self, kernel, problem)
 
     def stand_ins(self, kernel: WeightKernel, problem: WeightOnly) -> Iterator[WeightOnly]:
         """Yield small products with the same format of weights."""

@@ -22,6 +22,8 @@ from webmm.problems.weights import WeightOnly
 
 FULL_CHECK = 2**33  # multiply-adds up to which every element is checked; above, only some rows and columns
 SAMPLED = 128  # rows, and columns, that are checked then
+EXP_ERROR = 2.0**-19  # of a driver's exp, and of activations that use it
+EXP_ERROR_F64 = 2.0**-50  # of webmm's own exp in float64
 SLOWER = 64  # how much slower products in longdouble are
 
 Floats = NDArray[np.float64]

@@ -94,6 +94,16 @@ class Normalisation(Reduction):
         x, y = firsts[:2]
         return replace(self, x=replace(self.x, offset=self.x.offset - x), y_offset=self.y_offset - y)
 
+    def element_of(self, name: str) -> str:
+        """Return the name of an element of a buffer."""
+        return f"{name}[i, k, j]" if name in ("x", "y") else f"{name}[k]"
+
+    @property
+    def places(self) -> dict[str, tuple[str, str]]:
+        """The places of elements of y, weight and bias, and their numbers."""
+        y = ("y_offset + (i * length + k) * inner + j", "y_offset + outer * length * inner")
+        return {"y": y, "weight": ("k", "length"), "bias": ("k", "length")}
+
     @property
     def variant(self) -> str:
         """The function."""

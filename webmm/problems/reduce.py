@@ -240,6 +240,15 @@ class Reduction(Problem):
         x, y = firsts
         return replace(self, x=replace(self.x, offset=self.x.offset - x), y_offset=self.y_offset - y)
 
+    def element_of(self, name: str) -> str:
+        """Return the name of an element of a buffer."""
+        return {"x": "x[i, k, j]", "y": "y[i, j]"}[name]
+
+    @property
+    def places(self) -> dict[str, tuple[str, str]]:
+        """The places of elements of the dense arrays besides x, and their numbers, as formulas."""
+        return {"y": ("y_offset + i * inner + j", "y_offset + outer * inner")}
+
     @property
     def flops(self) -> int:
         """Elements read."""

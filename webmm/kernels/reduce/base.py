@@ -183,10 +183,7 @@ class ReduceKernel(Kernel[Reduction]):
         """Return the places of elements of x, y, and of a normalisation's weight and bias, and their numbers."""
         reach = "(outer - 1) * outer_stride + (length - 1) * stride + (inner - 1) * inner_stride"
         x = ("x_offset + i * outer_stride + k * stride + j * inner_stride", f"x_offset + {reach} + 1")
-        if problem.op == "reduce":
-            return {"x": x, "y": ("y_offset + i * inner + j", "y_offset + outer * inner")}
-        y = ("y_offset + (i * length + k) * inner + j", "y_offset + outer * length * inner")
-        return {"x": x, "y": y, "weight": ("k", "length"), "bias": ("k", "length")}
+        return {"x": x, **problem.places}
 
     @property
     def columns(self) -> int:
