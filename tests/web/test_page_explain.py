@@ -101,10 +101,11 @@ def test_explain_detects_a_wrong_map(page) -> None:
           const right = row.problem([8, 64, 1], "float32");
           const wrong = new Elementwise("relu", 8 * 64, DTYPES.get("float32"));
           const kernel = webmm.app.bundle.kernel("map", {}, "elementwise");
+          const reference = row.reference.bind(row);
+          row.reference = (_, values) => reference(right, values);
           const verdicts = [];
           for (const problem of [right, wrong]) {
-            const on = await RowCase.random(webmm.device, row, right);
-            on.of = problem;
+            const on = await RowCase.random(webmm.device, row, problem);
             const { launch, verdict } = await on.open({ kernel });
             webmm.device.submit(launch, 1);
             verdicts.push(await verdict());

@@ -21,7 +21,6 @@ from webmm.engine.device import Device
 from webmm.kernels.base import Kernel
 from webmm.kernels.elementwise.fused import Fused
 from webmm.kernels.elementwise.map import Map
-from webmm.measure.verify import EXP_ERROR
 from webmm.problems.base import Problem
 from webmm.problems.elementwise import Elementwise
 from webmm.problems.expression import Expression
@@ -32,7 +31,7 @@ CHECKED = 2**16  # the number of results to check, evenly spaced
 
 def rounding(dtype: DType) -> float:
     """Return the largest error of a result: the error of a driver's built-in functions, and the rounding to `dtype`."""
-    return EXP_ERROR + (dtype.eps if dtype != F32 else 0.0)
+    return dtype.exp_error + (dtype.eps if dtype != F32 else 0.0)
 
 
 def scale_of(p: Elementwise, x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from webmm.cases.base import Case, Exhibit, Op, Size, Trial, split_size
 from webmm.cases.finish import Finish
 from webmm.cases.products import ROUNDING, dense, laid_out, quarters, representable, small_sizes
 from webmm.cases.steps.products import GemmSubject
-from webmm.dtypes import F32, F64, MATRIX_DTYPES
+from webmm.dtypes import F32, MATRIX_DTYPES, WIDE
 from webmm.engine.device import Device
 from webmm.kernels.base import LOOP_LIMIT, Kernel
 from webmm.kernels.gemm.base import GemmKernel
@@ -36,7 +36,6 @@ SIZES_SHOWN = 4
 SHAPES = {"aligned": (512, 512, 512), "ragged": (509, 511, 513), "long K": (509, 511, LOOP_LIMIT + 1)}  # of examples
 STEEPEST = 1.2  # the largest slope of a built-in activation
 APPROXIMATION = 2.0**-12  # error of a driver's activation, as a multiple of |A|·|B|
-F64_APPROXIMATION = 2.0**-50  # the same for float64, whose activations do not use the driver's functions
 
 
 class Operands(Case[Gemm]):
@@ -109,7 +108,7 @@ class Finished(Operands):
         """The bound as a multiple of |A|·|B| + |bias|."""
         p = self.problem
         return STEEPEST * bound(p) + (
-            (F64_APPROXIMATION if p.dtype == F64 else APPROXIMATION) if p.activation else 2 * p.dtype.sums.eps
+            (p.dtype.exp_error if p.dtype.wide else APPROXIMATION) if p.activation else 2 * p.dtype.sums.eps
         )
 
     def error(self, got: NDArray[Any]) -> float:
@@ -300,12 +299,13 @@ class GemmOp(Op[Gemm]):
             high, split = MatrixUnitHigh(phases=phases), replace(problem, precision="high")
             if high.unsuited(split) is None:
                 yield f"{words}, precision high", high, split
-        for kernel in (*(stage() for stage in self.stages), Software(), Slices(), SlicesUnit()):
+        kernels = (*(stage() for stage in self.stages), Software(), Slices(), SlicesUnit())
+        for kernel, dtype in itertools.product(kernels, WIDE):
             for a, b, shape in (*(("n", "n", s) for s in SHAPES.values()), ("t", "t", SHAPES["ragged"])):
-                problem = gemm(*shape, dtype=F64, transpose_a=a == "t", transpose_b=b == "t")
+                problem = gemm(*shape, dtype=dtype, transpose_a=a == "t", transpose_b=b == "t")
                 if kernel.unsuited(problem) is None:
-                    yield f"float64 {a}{b} {shape}", kernel, problem
-                    for finish, finished in _epilogues(f"float64 {shape}", problem):
+                    yield f"{dtype.name} {a}{b} {shape}", kernel, problem
+                    for finish, finished in _epilogues(f"{dtype.name} {shape}", problem):
                         yield finish, kernel, finished
 
 

@@ -16,14 +16,14 @@ from webmm.cases.base import Exhibit, Size, Trial
 from webmm.cases.reduce import elements, smaller, special_rows, strided
 from webmm.cases.steps.rows import NormalisationSubject
 from webmm.cases.streaming import SHOWN_SIZES, Streamed, StreamingOp, drawn, spread
-from webmm.dtypes import F32, F64, MATRIX_DTYPES, DType, dtype_of
+from webmm.dtypes import MATRIX_DTYPES, WIDE, DType, dtype_of
 from webmm.engine.device import Device
 from webmm.errors import ProblemError
 from webmm.kernels.base import Kernel
 from webmm.kernels.normalise.rows import Rows
 from webmm.kernels.normalise.strips import Strips
 from webmm.kernels.reduce.base import WAYS, ReduceKernel
-from webmm.measure.verify import EXP_ERROR, EXP_ERROR_F64, sum_bound
+from webmm.measure.verify import sum_bound
 from webmm.problems.base import Problem
 from webmm.problems.normalise import NORMALISATIONS, Normalisation
 from webmm.problems.reduce import Span
@@ -33,9 +33,8 @@ EPSILON = 1e-5
 
 def rounding(p: Normalisation) -> float:
     """Return the error bound of two consecutive sums and an exponential or a root."""
-    if p.dtype == F64:
-        return 2 * sum_bound(p.length, F64) + EXP_ERROR_F64
-    return 2 * sum_bound(p.length) + EXP_ERROR + (p.out_dtype.eps if p.out_dtype != F32 else 0.0)
+    stored = p.out_dtype.eps if p.out_dtype != p.out_dtype.sums else 0.0
+    return 2 * sum_bound(p.length, p.dtype.sums) + p.dtype.exp_error + stored
 
 
 class NormaliseCase(Streamed[Normalisation]):
@@ -72,7 +71,7 @@ class NormaliseCase(Streamed[Normalisation]):
 
     def numpy(self) -> NDArray[Any]:
         """Normalise in float32, or in float64 if that is the dtype of the array."""
-        x: NDArray[Any] = self.x if self.problem.dtype == F64 else self.in_f32
+        x: NDArray[Any] = self.x if self.problem.dtype.wide else self.in_f32
         y = self.reference(np.moveaxis(x, 1, -1), self.problem.epsilon)
         return np.moveaxis(y, -1, 1)
 
@@ -82,7 +81,7 @@ class NormaliseOp(StreamingOp[Normalisation]):
 
     name = "normalise"
     variants = tuple(NORMALISATIONS)
-    dtypes = (*MATRIX_DTYPES, F64)
+    dtypes = (*MATRIX_DTYPES, *WIDE)
     tried = (((64, 1024, 1), "nn"), ((999, 7, 1), "nn"), ((5, 8191, 1), "nn"), ((3, 77, 65), "nn"))
 
     def along(self, size: Size, dtype: DType) -> Normalisation:

@@ -20,7 +20,7 @@ from webmm.cases.base import Exhibit, Size, Trial
 from webmm.cases.products import reduced
 from webmm.cases.steps.rows import ReductionSubject
 from webmm.cases.streaming import Streamed, StreamingOp, drawn, spread
-from webmm.dtypes import F32, F64, I32, DType
+from webmm.dtypes import F32, I32, DType
 from webmm.engine.device import Device
 from webmm.kernels.base import LOOP_LIMIT
 from webmm.kernels.reduce.base import CHAIN, ReduceKernel
@@ -76,7 +76,7 @@ class ReduceCase(Streamed[Reduction]):
 
     def numpy(self) -> NDArray[Any]:
         """Reduce in float32, or in the dtype of the array for int32 and float64."""
-        rows = np.moveaxis(self.x if self.problem.dtype in (I32, F64) else self.in_f32, 1, -1)
+        rows = np.moveaxis(self.x if self.problem.dtype == I32 or self.problem.dtype.wide else self.in_f32, 1, -1)
         return np.asarray(self.operation.exact(rows) if self.problem.dtype == I32 else self.operation.reference(rows))
 
     def error(self, got: NDArray[Any]) -> float:
@@ -163,7 +163,7 @@ class ReduceOp(StreamingOp[Reduction]):
         elif operation.name == "prod":
             allowed = rounding(p) * np.abs(expected)
         else:
-            allowed = (4 * F32.eps + out) * np.abs(expected) * (p.dtype != F64)
+            allowed = (4 * F32.eps + out) * np.abs(expected) * (not p.dtype.wide)
         return Trial({"x": strided(x, p)}, expected, allowed)
 
     def extremes(self, problem: Reduction) -> Trial | None:
@@ -262,7 +262,7 @@ def special_rows(p: Reduction) -> NDArray[Any]:
 
 def _compared(p: Reduction) -> bool:
     """Return whether `p` is the maximum, minimum or position of doubles."""
-    return p.dtype == F64 and operation_of(p.operation).compared
+    return p.dtype.wide and operation_of(p.operation).compared
 
 
 def _pattern(p: Reduction, rng: np.random.Generator) -> NDArray[Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webmm.dtypes import BYTES, F64, I32, MATRIX_DTYPES, names
+from webmm.dtypes import BYTES, I32, MATRIX_DTYPES, WIDE, names
 from webmm.errors import ConfigError
 from webmm.text import whole
 
@@ -54,7 +54,7 @@ PROFILE = click.option(
 OP_DTYPE = click.option(
     "--dtype",
     help=f"Storage type: {names(MATRIX_DTYPES)}; gemm, normalise and reduce, except sum and mean, also take "
-    f"{F64.name}, reduce takes {I32.name}, quantized {names(BYTES)}.",
+    f"{names(WIDE)}, reduce takes {I32.name}, quantized {names(BYTES)}.",
 )
 
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from webmm import plugins
 from webmm.cases import OPS, op_of
 from webmm.cases.base import Case
-from webmm.dtypes import F64
 from webmm.engine.device import Device
 from webmm.errors import ShaderError, WebmmError
 from webmm.kernels import STAGES, configure
@@ -61,7 +60,7 @@ def debug_command(kernel: Kernel[Any], problem: Problem, device: Device, place: 
     """Return the command that shows how a kernel computes an element; empty if it records nothing for the problem."""
     p: Any = problem
     finished = any(getattr(p, name, "") for name in ("bias", "activation")) and p.op == "gemm"
-    known = kernel.name in STAGES[p.op] and p.dtype != F64 and p.sizes[3] == 1
+    known = kernel.name in STAGES[p.op] and not p.dtype.wide and p.sizes[3] == 1
     if not known or finished or not (size := _size(p)):
         return ""
     try:

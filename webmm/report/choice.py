@@ -18,7 +18,6 @@ from webmm.choose import adapted, candidates, choose, refused, tuned
 from webmm.choose.gemm import pieces
 from webmm.choose.limits import dispatch_limits
 from webmm.cut.pieces import Piece
-from webmm.dtypes import F64
 from webmm.engine.device import Device
 from webmm.errors import ConfigError, ProblemError, ShaderError
 from webmm.kernels import REGISTERED, label_of
@@ -62,8 +61,8 @@ def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open)
     problem = op.problem(size, dtype, layout)
     with open_device() as device:
         lines = [f"{title(problem)} on {device.info}"]
-        if problem.dtype == F64 and device.info.kind == "cpu":
-            lines.append("this device is a CPU, on which NumPy is faster for float64")
+        if problem.dtype.wide and device.info.kind == "cpu":
+            lines.append(f"this device is a CPU, on which NumPy is faster for {problem.dtype.name}")
         cut = _pieces(problem, device) if isinstance(problem, Gemm) else []
         if len(cut) > 1:
             problem = cut[0].problem

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from webmm.cases.steps.reference import Floats, Origins, Reference, by_part
 from webmm.cases.steps.subject import Subject
 from webmm.dtypes import F32, I32
-from webmm.measure.verify import EXP_ERROR
 from webmm.problems.normalise import NORMALISATIONS
 from webmm.problems.reduce import operation_of
 
@@ -75,7 +74,7 @@ class ReductionSubject(Subject):
         values = by_part(parts, x, RUNNING.get(name, np.cumsum))
         counts = by_part(parts, np.ones(self.length), np.cumsum)
         if name == "logsumexp":
-            return values, (EXP_ERROR + counts * F32.eps) * (8 + np.abs(values))
+            return values, (F32.exp_error + counts * F32.eps) * (8 + np.abs(values))
         if name == "prod":
             return values, counts * F32.eps * np.abs(values)
         slack = counts * F32.eps * by_part(parts, np.abs(x), np.cumsum)
