@@ -15,7 +15,7 @@ from webmm.cases.steps.subject import Subject
 from webmm.cases.steps.whole import Whole
 from webmm.dtypes import MATRIX_DTYPES, DType
 from webmm.engine.device import Array, Device
-from webmm.errors import ProblemError
+from webmm.errors import ConfigError, ProblemError
 from webmm.kernels import STAGES
 from webmm.kernels.base import Kernel
 from webmm.measure.records import Record
@@ -107,6 +107,7 @@ class Op(ABC, Generic[P]):
     result: ClassVar[str] = "C"  # the name of the result, for messages
     indices: ClassVar[int] = 2  # of an element of the result that `webmm debug --at` must name; others are 0
     unit: ClassVar[str] = "GFLOP/s"
+    plotted: ClassVar[bool] = False  # whether `webmm bench --plot` draws its records on a roofline
     axes: ClassVar[int] = 3  # the sizes m, n, k that a label shows at least: others only if they are not 1
     dtypes: tuple[DType, ...] = MATRIX_DTYPES  # the first is the default
     variants: ClassVar[tuple[str, ...]] = ()  # the variants to list; the first is the default
@@ -123,6 +124,16 @@ class Op(ABC, Generic[P]):
     def knows(self, variant: str) -> bool:
         """Return whether the op has this variant."""
         return variant in self.variants
+
+    def finished(self, dtype: str, **asked: str | None) -> Op[P]:
+        """Return the op, for operands of `dtype`, with the precision and epilogue that `webmm bench` has options for.
+
+        Raises ConfigError if it has none.
+        """
+        del dtype
+        if given := next((name for name, value in asked.items() if value), None):
+            raise ConfigError(f"op {self.name} has no --{given.replace('_', '-')}")
+        return self
 
     def variant_of(self, problem: P) -> str:
         """Return the variant of `problem` that records contain, in addition to its sizes, dtype and layout."""
@@ -200,6 +211,10 @@ class Op(ABC, Generic[P]):
         Raises ProblemError if the problem has too many steps.
         """
         return Whole(self, kernel, problem)
+
+    def traced(self, problem: P) -> bool:
+        """Return whether `webmm debug` can show the steps of a kernel for this problem."""
+        return not problem.dtype.wide and problem.sizes[3] == 1
 
     def peak(self, problem: P, ceiling: Roofline) -> float:
         """Return the peak rate in 10⁹ operations/s; the `peak_fraction` of a record is relative to it."""

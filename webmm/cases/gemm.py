@@ -17,8 +17,9 @@ from webmm.cases.base import Case, Exhibit, Op, Size, Trial, split_size
 from webmm.cases.finish import Finish
 from webmm.cases.products import ROUNDING, dense, laid_out, quarters, representable, small_sizes
 from webmm.cases.steps.products import GemmSubject
-from webmm.dtypes import F32, MATRIX_DTYPES, WIDE
+from webmm.dtypes import F32, MATRIX_DTYPES, WIDE, dtype_of
 from webmm.engine.device import Device
+from webmm.errors import ConfigError
 from webmm.kernels.base import LOOP_LIMIT, Kernel
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.matrix_unit_high import MatrixUnitHigh
@@ -148,6 +149,7 @@ class GemmOp(Op[Gemm]):
 
     name = "gemm"
     shape = "N nor MxNxK (a batch: 64x64x64@8)"
+    plotted = True
     variants = ("", "high")  # the precision, "" for the default
     tried = (  # aligned, with ragged edges, vectors, transposed, and a K beyond the limit of loop iterations
         ((64, 64, 64), "nn"),
@@ -161,6 +163,21 @@ class GemmOp(Op[Gemm]):
     def knows(self, variant: str) -> bool:
         """Return whether `variant` is valid; see `Finish`."""
         return Finish.parse(variant) is not None
+
+    def finished(self, dtype: str, **asked: str | None) -> GemmOp:
+        """Return the op with a precision and an epilogue; raises ConfigError if its variant has them already."""
+        given = {name: value for name, value in asked.items() if value}
+        if given and self.variant:
+            raise ConfigError(
+                f"--op gemm:{self.variant} says it all: leave out --{next(iter(given)).replace('_', '-')}"
+            )
+        if "out_dtype" in given and dtype_of(given["out_dtype"]) == dtype_of(dtype):
+            del given["out_dtype"]
+        return type(self)(str(Finish(**given)))
+
+    def traced(self, problem: Gemm) -> bool:
+        """Return whether there is no epilogue, which `webmm debug` does not show."""
+        return super().traced(problem) and not (problem.bias or problem.activation)
 
     def variant_of(self, problem: Gemm) -> str:
         """Return the precision and epilogue; records for the choice of kernels contain only the precision."""
