@@ -125,7 +125,7 @@ class CumsumOp(StreamingOp[Cumsum]):
         total, size, sums = 0.0, 0.0, []
         for x in row:
             total, size = total + x, size + abs(x)
-            sums.append((total, size + problem.dtype.tiny / problem.dtype.eps))
+            sums.append((total, size))
         return sums
 
     def bound(self, problem: Cumsum) -> float:

@@ -28,6 +28,8 @@ for (const [name, meaning] of Object.entries(MEANINGS))
 export async function compared(row, problem, x, y) {
   const [m, n, k] = problem.sizes;
   const bound = row.bound(problem);
+  const { dtype } = written(problem);
+  const least = dtype.eps ? dtype.tiny / dtype.eps : 0; // shaders may take smaller numbers for 0
   const rows = spread(m * k, Math.max(1, Math.floor(COMPARED / n)));
   const scope = rows.length === m * k ? "every result" : `the results of ${rows.length.toLocaleString("en")} rows`;
   let [error, first, breath] = [0, "", performance.now()];
@@ -39,7 +41,8 @@ export async function compared(row, problem, x, y) {
     else
       list(row.reference(problem, values)).forEach(([expected, unit], place, { length }) => {
         const index = (i * length + place) * k + j;
-        const off = y[index] === expected ? 0 : Math.abs(y[index] - expected) / unit;
+        const difference = y[index] === expected ? 0 : Math.abs(y[index] - expected);
+        const off = difference <= least ? 0 : difference / unit;
         if (!(off <= bound) && !first)
           first = `y[${index}]: expected ${Number(expected.toPrecision(6))}, got ${Number(y[index].toPrecision(6))}`;
         if (!(off <= error)) error = Number.isNaN(off) ? Infinity : off;
@@ -58,9 +61,12 @@ export async function compared(row, problem, x, y) {
   };
 }
 
+/** @param {Python} problem @returns {Python} the extent of its result */
+const written = (problem) => problem.buffers().find((/** @type {any} */ { written }) => written);
+
 /** @param {Device} device @param {Python} problem @returns {Promise<DeviceArray>} an array for its result, full of NaN or, for integers, of −1 */
 export function blank(device, problem) {
-  const { end, dtype } = problem.buffers().find((/** @type {any} */ { written }) => written);
+  const { end, dtype } = written(problem);
   const filling = new Float32Array(end).fill(dtype.eps ? NaN : -1);
   return device.array(HostArray.from(filling).as(dtype.name));
 }
