@@ -14,7 +14,6 @@ from webmm.cli import main
 from webmm.dtypes import F32
 from webmm.errors import ConfigError
 from webmm.page import core, index, rows
-from webmm.page.script import names
 
 STAGE = "    def iterations(self, problem: Cumsum) -> int:\n        return problem.length\n"
 
@@ -121,12 +120,6 @@ def test_classes_of_programs_are_refused(plugin, monkeypatch: pytest.MonkeyPatch
         ConfigError, match="CumsumOp is defined in a program or notebook; the page takes plugins from files"
     ):
         core.program()
-
-
-def test_names_are_public_without_their_folder(plugin, examples: Path) -> None:
-    plugin()
-    assert names.Name(str(examples / "cumsum.py"), "rounding").public == "cumsum.py.rounding"
-    assert names.Name("webmm.cases.reduce", "rounding").public == "webmm.cases.reduce.rounding"
 
 
 # Rows

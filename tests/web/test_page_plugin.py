@@ -1,4 +1,4 @@
-"""A page built with a plugin: the ladder, Explain and form of its op with checked results, and a wrong shader."""
+"""A page built with plugins: the ladder, Explain and form of an op with checked results, a stage, a wrong shader."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 def plugin_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("plugin")
     examples = shutil.copytree(EXAMPLES, folder / "examples")
-    plugins.load(examples / "cumsum.py")
     try:
+        for name in ("cumsum.py", "columns.py"):
+            plugins.load(examples / name)
         bundle.build(folder / "page")
     finally:
-        plugins.unregister(plugins.registered()[0])
+        while plugins.registered():
+            plugins.unregister(plugins.registered()[0])  # ops first, with their stages
     assert not any(str(examples).encode() in file.read_bytes() for file in (folder / "page").rglob("*.js*"))
     with serve.server(folder / "page", 0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -76,6 +78,18 @@ def test_a_plugins_op_is_explained(plugin_page) -> None:
     outcome = wait_text(page, "#explain-outcome", "checked", "incorrect:", "runtime:", "compile:", "timeout:")
     assert "one_by_one size=128 at 61×1001: " in outcome
     assert outcome.endswith("checked.")
+
+
+def test_a_plugins_stage_is_among_those_of_its_op(plugin_page) -> None:
+    page = plugin_page
+    assert page.locator(".bars [data-kernel=columns]").count() == 1  # the ladder of matrix products
+    show(page, "explain")
+    page.check("#explain input[value=columns]", force=True)
+    wait_text(page, "#explain-code", "// columns:")
+    page.select_option("#explain-size", label="64³")
+    page.click("#explain-run")
+    outcome = wait_text(page, "#explain-outcome", "checked", "incorrect:", "runtime:", "compile:", "timeout:")
+    assert outcome.startswith("columns at 64³: ")
 
 
 def test_a_plugins_op_has_a_form(plugin_page) -> None:

@@ -188,7 +188,7 @@ export function setup(app, root) {
 
   /** Configurations of the stage to start from: for matrix products those that the page offers, for other ops those with one other value. @returns {Kernel[] | undefined} */
   function neighbours() {
-    if (kernel.of.op === "gemm") return bundle.kernels.get(kernel.name);
+    if (source.offered) return source.offered(kernel.name);
     const one = (/** @type {Tunable} */ { name, candidates }) =>
       candidates.flatMap(
         (value) => bundle.configured(kernel.name, { ...kernel.config, [name]: value }, kernel.of.op) ?? [],

@@ -151,7 +151,7 @@ export function setup(app, root) {
       peak_fraction: kernels[i].matrix ? null : r.gflops && speedOf(r) / peak(r),
     }));
     bars.update(records);
-    if (records[0].op === "gemm")
+    if (ops.value === "0")
       details.prepend(
         h("figure", { class: "card" }, h("figcaption", {}, "Roofline"), rooflineChart(records, roofline)),
       );

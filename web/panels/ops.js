@@ -17,6 +17,7 @@ import { available } from "./ladder.js";
  * @typedef {{
  *   stages: string[], first: string, sizes: [string, string][], usual: string, dtypes: [string, string][],
  *   kernel: (stage: string, size: string, dtype: string) => Kernel, problem: (size: string, dtype: string) => Python,
+ *   offered?: (stage: string) => Kernel[] | undefined,
  *   measure: ((bench: Bench, kernel: Kernel, size: string, dtype: string) => Promise<RunRecord>) | null,
  * }} Explained
  */
@@ -54,6 +55,7 @@ export function products(app) {
     usual: device.info.kind === "cpu" ? "1" : "4",
     dtypes: available(app),
     kernel: (stage) => device.stage(stage),
+    offered: (stage) => bundle.kernels.get(stage),
     problem(size, dtype) {
       const [m, n, k] = sizeOf(size);
       return bundle.problem({ m, n, k, dtype: /** @type {any} */ (dtype) });

@@ -273,8 +273,9 @@ def _pattern(p: Reduction, rng: np.random.Generator) -> NDArray[Any]:
         return np.asarray(rng.choice([-1, 1], count) * (LARGEST_DOUBLE - rng.integers(1, 2**32, count) * 2.0**-52))
     if p.operation != "prod":
         return rng.choice(np.array([-0.75, -0.5, -0.25, 0.25, 0.5, 0.75], np.float32), count)
-    above = round(count * math.log(64 / 63) / math.log(65 / 63))
-    near = np.repeat(np.array([65 / 64, 63 / 64], np.float32), (above, count - above))
+    step = max(1 / 64, p.dtype.eps)
+    above = round(count * math.log(1 - step) / (math.log(1 - step) - math.log(1 + step)))
+    near = np.repeat(np.array([1 + step, 1 - step], np.float32), (above, count - above))
     return np.asarray(rng.permutation(near) * rng.choice(np.array([-1, 1], np.float32), count))
 
 

@@ -22,6 +22,10 @@ class Whole(Subject):
         count = next(extent.end for extent in self.problem.buffers() if extent.written)
         return count, count
 
+    def watched(self, row: int, col: int) -> tuple[int, int]:
+        """Return the row alone for an op of rows, whose steps are those of a row."""
+        return row, col if self.op.indices > 1 else 0
+
     def reference(self, row: int, col: int) -> Reference:
         """Return a reference for the largest error of the whole result, checked as in a benchmark."""
         parts = np.zeros(self.steps, np.intp)

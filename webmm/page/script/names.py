@@ -8,7 +8,6 @@ import importlib
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -60,11 +59,6 @@ class Name:
         if isinstance(value, Lazy):
             return dict(value)
         return type(value)() if str(self) in REGISTRIES else value
-
-    @property
-    def public(self) -> str:
-        """The name as the page shows it: without the folder of a plugin's file."""
-        return f"{Path(self.module).name}.{self.name}" if is_plugin(self.module) else str(self)
 
     def __str__(self) -> str:
         return f"{self.module}.{self.name}"

@@ -121,7 +121,7 @@ class Program:
         except HostError as error:
             refuse_in_plugin(name, node, error)
             self._attributes = kept
-            return Definition(f"export const «{name}» = $.host({json.dumps(name.public)});")
+            return Definition(f"export const «{name}» = $.host({json.dumps(str(name))});")
         needs = self._needs
         if text.startswith("$."):
             text = f"export const «{name}» = {text};"
@@ -164,7 +164,7 @@ class Program:
         except HostError as error:
             refuse_in_plugin(name, node, error)
             self._attributes = kept
-            return _hosted(f"{name.public}.{node.name}", node), set()
+            return _hosted(f"{name}.{node.name}", node), set()
 
     def _declared(self, name: Name, cls: type[Any]) -> tuple[list[str], list[str], set[Name]]:
         """Return the attributes and fields that a class itself declares, and the names that they need."""
