@@ -48,6 +48,7 @@ def test_a_plugins_classes_and_template_are_translated(plugin, examples: Path) -
     assert document["ops"]["cumsum"] == ["GB/s", 2, 2, 0]
     assert ["Cumulative sums of each row", True] in document["shown"]
     assert "cumsum" in rows.__getattr__("FORMS")
+    assert rows.__getattr__("FIELDS")["cumsum"] == ("rows", "columns", "dtype")
 
 
 def test_a_page_without_plugins_does_not_know_them() -> None:

@@ -87,7 +87,7 @@ class ElementwiseOp(StreamingOp[Elementwise]):
         m, n, k = size[:3]
         return Elementwise(self.variant, m * n * k, dtype)
 
-    def described(self, size: int, activation: str = "", dtype: str = "float32") -> Elementwise:
+    def described(self, size: int, activation: str = "", dtype: str = "float32") -> Elementwise:  # type: ignore[override]
         """Return the activation of an array, for `webmm/shaders`."""
         return Elementwise(activation or self.variant, size, dtype_of(dtype))
 

@@ -107,7 +107,7 @@ class ReduceOp(StreamingOp[Reduction]):
         """Return the reduction of a dense array."""
         return _reduction(self.variant, size, dtype)
 
-    def described(self, rows: int, columns: int, operation: str = "", dtype: str = "float32") -> Reduction:
+    def described(self, rows: int, columns: int, dtype: str = "float32", operation: str = "") -> Reduction:
         """Return the reduction of the rows of a dense matrix, for `webmm/shaders`."""
         return reduction(rows, columns, operation or self.variant, dtype=dtype)
 

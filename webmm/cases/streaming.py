@@ -143,6 +143,10 @@ class StreamingOp(Op[P]):
         """Return the problem of x[m, n, k] along n."""
         raise NotImplementedError
 
+    def described(self, rows: int, columns: int, dtype: str = "float32") -> P:
+        """Return the problem of the rows of a dense matrix, for `webmm/shaders`."""
+        return self.problem((rows, columns, 1), dtype)
+
     def reference(self, problem: P, row: Sequence[float]) -> Iterable[tuple[float, float]]:
         """Return the results for a row x[i, :, j], each with the unit of its error, of which `bound()` is a multiple.
 
