@@ -29,7 +29,6 @@ export async function compared(row, problem, x, y) {
   const [m, n, k] = problem.sizes;
   const bound = row.bound(problem);
   const { dtype } = written(problem);
-  const least = dtype.eps ? dtype.tiny / dtype.eps : 0; // shaders may take smaller numbers for 0
   const rows = spread(m * k, Math.max(1, Math.floor(COMPARED / n)));
   const scope = rows.length === m * k ? "every result" : `the results of ${rows.length.toLocaleString("en")} rows`;
   let [error, first, breath] = [0, "", performance.now()];
@@ -41,8 +40,7 @@ export async function compared(row, problem, x, y) {
     else
       list(row.reference(problem, values)).forEach(([expected, unit], place, { length }) => {
         const index = (i * length + place) * k + j;
-        const difference = y[index] === expected ? 0 : Math.abs(y[index] - expected);
-        const off = difference <= least ? 0 : difference / unit;
+        const off = errorOf(y[index], expected, unit, dtype);
         if (!(off <= bound) && !first)
           first = `y[${index}]: expected ${Number(expected.toPrecision(6))}, got ${Number(y[index].toPrecision(6))}`;
         if (!(off <= error)) error = Number.isNaN(off) ? Infinity : off;
@@ -59,6 +57,17 @@ export async function compared(row, problem, x, y) {
     bound,
     first,
   };
+}
+
+/** The error of a result that is stored as `dtype`, as a multiple of `unit`. @param {number} got @param {number} expected @param {number} unit @param {Python} dtype @returns {number} NaN for NaN */
+function errorOf(got, expected, unit, { eps, tiny }) {
+  if (got === expected) return 0;
+  if (!eps) return Math.abs(got - expected) / unit; // an integer
+  const least = tiny / eps; // shaders may take smaller numbers for 0
+  const most = ((2 - eps / 2) * 2) / least; // this and larger numbers become infinite
+  if (Math.abs(expected) >= most) return got === Math.sign(expected) * Infinity ? 0 : Infinity;
+  const difference = Math.abs(got - expected);
+  return difference <= least ? 0 : difference / unit;
 }
 
 /** @param {Python} problem @returns {Python} the extent of its result */
