@@ -9,7 +9,7 @@ Programs call `cumsum()`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -120,6 +120,16 @@ class CumsumOp(StreamingOp[Cumsum]):
 
     def case(self, device: webmm.Device, problem: Cumsum) -> CumsumCase:
         return CumsumCase(device, problem)
+
+    def reference(self, problem: Cumsum, row: Sequence[float]) -> list[tuple[float, float]]:
+        total, size, sums = 0.0, 0.0, []
+        for x in row:
+            total, size = total + x, size + abs(x)
+            sums.append((total, size))
+        return sums
+
+    def bound(self, problem: Cumsum) -> float:
+        return rounding(problem)
 
     def stand_ins(self, kernel: Kernel[Any], problem: Cumsum) -> Iterator[Cumsum]:
         # Rows of the same length, since a driver may end long loops early; more rows than a workgroup has invocations.

@@ -2,10 +2,9 @@
 /** Measurements for the ladders and the tuner: a kernel is checked before it is timed, and every outcome becomes a record. */
 
 import { Checker, errorBound } from "./check.js";
-import { shape } from "./dom.js";
 import { DeviceLostError, ShaderError, TimeoutError, UnsupportedError, inWords } from "./errors.js";
 import { Matrix } from "./matrix.js";
-import { speedOf, unitOf } from "./records.js";
+import { shape, speedOf, unitOf } from "./ops.js";
 import { flopsOf, within } from "./webmm.js";
 
 /** @typedef {import("./webmm.js").Device} Device */

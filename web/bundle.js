@@ -3,6 +3,7 @@
 
 import { ConfigError, WebmmError, inWords } from "./errors.js";
 import { Kernel } from "./kernels.js";
+import { know } from "./ops.js";
 import { Dict, PyObject, call, dataclasses, provide } from "./python.js";
 import { added, filledIn, render } from "./templates.js";
 
@@ -19,6 +20,7 @@ import { added, filledIn, render } from "./templates.js";
  *   schema: string, version: string, records: string,
  *   timing: {warm_up: number, cold: number, wake: number, sample_time: number, min_samples: number, max_samples: number, batch_time: number},
  *   dtypes: Record<string, {eps: number, tiny: number, features: string[]}>, ladders: string[],
+ *   ops: Record<string, import("./ops.js").OpRow>, shown: [string, boolean][],
  *   translated?: string[], roofline: {bindings: Binding[], gpu: RooflineRows, cpu: RooflineRows},
  *   tuned: Record<string, any>[], models: string[], cases: {m: number, n: number, k: number}[],
  * }} Index
@@ -54,6 +56,7 @@ export class Bundle {
   /** @param {Index} index @param {Core} core @param {Source} source */
   constructor(index, core, source) {
     this.index = index;
+    know(index.ops);
     this.core = core;
     this.#source = source;
     const shipped = index.tuned.map((row) => this.record(row));
@@ -143,6 +146,12 @@ export class Bundle {
       this.#modules.set(path, module);
     }
     return module;
+  }
+
+  /** @param {string} op @param {string} [variant] by default the first @returns {Promise<Python>} the op's translated row: what the page knows of it */
+  async row(op, variant = "") {
+    const cls = (await this.module("ops.js")).ROWS.get(op);
+    return Object.assign(new cls(), { variant: variant || (cls.variants[0] ?? "") });
   }
 
   /** The loaded templates, as paths below the bundle's folder. */

@@ -1,8 +1,8 @@
 // @ts-check
 /** Charts and tables of records: bars, the roofline, and the table. Colours come from the style sheet. */
 
-import { figures, h, percent, s, shape, time } from "./dom.js";
-import { speedOf, unitOf } from "./records.js";
+import { figures, h, percent, s, time } from "./dom.js";
+import { shape, speedOf, unitOf } from "./ops.js";
 import { bytesOf, flopsOf } from "./webmm.js";
 
 /** @typedef {import("./webmm.js").RunRecord} RunRecord */

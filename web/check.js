@@ -21,7 +21,7 @@ const APPROXIMATION = 2 ** -12; // error that is allowed for a driver's activati
 const NONE = { alpha: 1, bias: null, per: "", activation: "" };
 
 /** The activations, as in webmm/wgsl/epilogues.py. @type {Record<string, (x: number) => number>} */
-const MEANINGS = {
+export const MEANINGS = {
   "": (x) => x,
   relu: (x) => Math.max(x, 0),
   gelu,
@@ -30,7 +30,7 @@ const MEANINGS = {
 };
 
 /** @param {number} x @returns {number} x·Φ(x) */
-export function gelu(x) {
+function gelu(x) {
   return 0.5 * x * (1 + erf(x / Math.SQRT2));
 }
 
@@ -289,7 +289,7 @@ function samples(m, n, k) {
 }
 
 /** @param {number} length @param {number} count @returns {number[]} indices from first to last, evenly spread */
-function spread(length, count) {
+export function spread(length, count) {
   if (count >= length) return Array.from({ length }, (_, i) => i);
   const steps = count - 1;
   return [...new Set(Array.from({ length: count }, (_, i) => Math.round((i * (length - 1)) / steps)))];

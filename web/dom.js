@@ -73,13 +73,6 @@ export function size(bytes) {
   return `${figures(bytes / 1024 ** unit)} ${units[unit]}`;
 }
 
-/** @param {{m: number, n: number, k: number, op?: string}} p @returns {string} */
-export function shape({ m, n, k, op }) {
-  if (op === "reduce" || op === "normalise") return `${m}×${n}`; // rows and their lengths
-  if (op === "elementwise") return `${m} elements`;
-  return m === n && n === k ? `${m}³` : `${m}×${n}×${k}`;
-}
-
 /**
  * Download `data` as a file.
  * @param {string} name @param {BlobPart} data @param {string} type

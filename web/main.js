@@ -1,8 +1,9 @@
 // @ts-check
 /** The page: opens the device, describes it, and loads the panels. */
 
-import { byId, figures, h, shape, size, systemName, time } from "./dom.js";
+import { byId, figures, h, size, systemName, time } from "./dom.js";
 import { Bench, Operands } from "./bench.js";
+import { shape } from "./ops.js";
 import { fromFragment, fromJson, toJson } from "./records.js";
 import { Device, DeviceLostError, Matrix, NoAdapterError, UnsupportedError, inWords } from "./webmm.js";
 

@@ -13,7 +13,7 @@ import { toHalf } from "./half.js";
 /** @typedef {{name: string, dtype: string, count: number, start: number, low: number, high: number}} Input */
 /** @typedef {import("./webmm.js").Kernel} Kernel */
 /** An entry of bundle/ladders.js: a translated problem, its inputs, the fingerprint of its result, and the kernels of its ladder. @typedef {{problem: any, inputs: Input[], fingerprint: number, kernels: any[]}} Known */
-/** @typedef {{title: string, gpu: Known[], cpu: Known[]}} KnownLadder */
+/** @typedef {{title: string, others: string[], gpu: Known[], cpu: Known[]}} KnownLadder */
 /** @typedef {Task & {op: string, flops: number}} KnownTask */
 
 const CHUNK = 2 ** 20; // elements between two calls of breathe()

@@ -55,32 +55,6 @@ const MAX_RECORDS = 10_000; // longer tables are slow and unreadable
 const MAX_UNPACKED = 2 ** 23; // bytes; a record takes about 500
 const PIECE = 2 ** 10; // compressed bytes unpacked at a time; at most a thousand times as many come out
 
-/** The unit of each op's speed, `Op.unit` in Python. Maps, not plain objects, since the names come from files. */
-export const UNITS = new Map([
-  ["gemm", "GFLOP/s"],
-  ["quantized", "GOP/s"],
-  ["weights", "GFLOP/s"],
-  ["reduce", "GB/s"],
-  ["normalise", "GB/s"],
-  ["elementwise", "GB/s"],
-]);
-/** Elements read and written per input element; for a reduction, the result is added. */
-const MOVED = new Map([
-  ["reduce", 1],
-  ["normalise", 2],
-  ["elementwise", 2],
-]);
-
-/** @param {Task | undefined} record @returns {string} */
-export const unitOf = (record) => UNITS.get(record?.op ?? "gemm") ?? "GFLOP/s";
-
-/** @param {Task & {gflops: number | null}} record @returns {number} its speed in that unit; GB/s count elements read and results written */
-export function speedOf({ op, dtype, n, gflops }) {
-  const moved = MOVED.get(op ?? "gemm");
-  const bytes = dtype === "float32" ? 4 : 2;
-  return (gflops ?? 0) * (moved ? bytes * (moved + (op === "reduce" ? 1 / n : 0)) : 1);
-}
-
 /** @param {RunRecord[]} records @param {object} about entries of the header, such as `command` @returns {string} a header, then one record per line */
 export function toJson(records, about = {}) {
   const rows = records.map((record) => Object.fromEntries(RECORD_FIELDS.map((name) => [name, finite(record[name])])));

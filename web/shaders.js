@@ -11,7 +11,7 @@
 
 import { Bundle } from "./bundle.js";
 import { checkOptions, oneOf } from "./calls/options.js";
-import { Dict, call, make } from "./python.js";
+import { Dict, invoke } from "./python.js";
 
 /** @typedef {import("./bundle.js").Binding} Binding */
 /**
@@ -59,36 +59,10 @@ import { Dict, call, make } from "./python.js";
 /** A scratch buffer, or a scratch array texture of rgba32float, named like its binding; `rule` has its size as formulas. @typedef {{name: string, nbytes: number, rule: string} | {name: string, width: number, height: number, layers: number, rule: {width: string, height: string, layers: string}}} Scratch */
 
 const OPTIONS = /** @type {const} */ (["op", "config", "general", "bundle"]);
-/** The fields of each op's problems. */
-const FIELDS = {
-  gemm: [
-    "m",
-    "n",
-    "k",
-    "batch",
-    "dtype",
-    "outDtype",
-    "transposeA",
-    "transposeB",
-    "bias",
-    "activation",
-    "alpha",
-    "beta",
-  ],
-  quantized: [
-    ...["m", "n", "k", "dtype", "bDtype", "outDtype", "transposeA", "transposeB"],
-    ...["zeroA", "zeroB", "zeroC", "multiplier", "scaledRows", "scaledColumns", "bias"],
-  ],
-  weights: ["m", "n", "k", "bits", "block", "dtype"],
-  reduce: ["operation", "rows", "columns", "dtype"],
-  normalise: ["function", "rows", "columns", "dtype", "weight", "bias", "eps"],
-  elementwise: ["activation", "size", "dtype"],
-};
-
 /** List the stages of an op, in the order of the ladder. @param {string} [op] "gemm" by default @returns {Promise<{name: string, summary: string}[]>} throws ProblemError for an unknown op */
 export async function stages(op = "gemm", { bundle = Bundle.load() } = {}) {
   const { core } = await bundle;
-  oneOf("op", op, Object.keys(FIELDS));
+  oneOf("op", op, core.STAGES.keys());
   return [...core.STAGES.get(op).values()].map(({ name, summary }) => ({ name, summary }));
 }
 
@@ -107,8 +81,8 @@ export async function shader(stage, problem, options = {}) {
   checkOptions("shader", options, OPTIONS.slice(1));
   const bundle = await (options.bundle ?? Bundle.load());
   const { core } = bundle;
-  const op = oneOf("op", problem.op, Object.keys(FIELDS));
-  const described = problemOf(core, op, problem);
+  const op = oneOf("op", problem.op, (await bundle.module("ops.js")).FIELDS.keys());
+  const described = await problemOf(bundle, op, problem);
   const settings = Object.entries(options.config ?? {}).map(([name, value]) => [name, String(value)]);
   const kernel = core.configure(stage, new Dict(/** @type {any} */ (settings)), op);
   const { dispatches, buffers, scratch, valid_for } = await bundle.stageAsData(kernel, described, options.general);
@@ -116,49 +90,15 @@ export async function shader(stage, problem, options = {}) {
   return { op, dispatches: packed, buffers, scratch, valid_for };
 }
 
-/** @param {any} core @param {string} op @param {any} given @returns {any} the translated problem */
-function problemOf(core, op, { op: _, ...given }) {
-  checkOptions(op, given, FIELDS[/** @type {keyof typeof FIELDS} */ (op)]);
-  const {
-    m,
-    n,
-    k,
-    rows,
-    columns,
-    dtype = op === "quantized" ? "uint8" : "float32",
-    batch = 1,
-    transposeA = false,
-    transposeB = false,
-    ...others
-  } = given;
-  const type = core.dtype_of(dtype);
-  if (op === "weights")
-    return make(core.WeightOnly, [m, n, k, type, type, make(core.Operand, [k]), others.bits, others.block]);
-  if (op === "elementwise") return make(core.Elementwise, [others.activation, others.size, type]);
-  if (op === "reduce") return call(core.reduction, [rows, columns, others.operation], { dtype: type });
-  if (op === "normalise") {
-    const { operation } = core.NORMALISATIONS.get(oneOf("normalisation", others.function, core.NORMALISATIONS.keys()));
-    const terms = {
-      function: others.function,
-      weight: others.weight ?? false,
-      bias: others.bias ?? false,
-      epsilon: others.eps ?? 0,
-    };
-    return make(core.Normalisation, [operation, rows, columns, 1, type, type, core.Span.dense(columns, 1)], terms);
-  }
-  const operands = [
-    [transposeA ? m : k, m * k, transposeA],
-    [transposeB ? k : n, k * n, transposeB],
-    [n, m * n, false],
-  ];
-  const [a, b, c] = operands.map(([row, matrix, transposed]) => make(core.Operand, [row, matrix], { transposed }));
-  if (op === "quantized") {
-    const { bDtype = dtype, outDtype = "int32", zeroA = 0, zeroB = 0, zeroC = 0, multiplier = [0, 0] } = others;
-    const { scaledRows = false, scaledColumns = false, bias = false } = others;
-    const terms = { scaled_rows: scaledRows, scaled_columns: scaledColumns, bias };
-    const scheme = { zero_a: zeroA, zero_b: zeroB, zero_c: zeroC, multiplier, ...terms };
-    return make(core.Quantized, [m, n, k, type, core.dtype_of(bDtype), core.dtype_of(outDtype), a, b], scheme);
-  }
-  const { outDtype = dtype, bias = "", activation = "", alpha = 1, beta = 0 } = others;
-  return make(core.Gemm, [m, n, k, batch, type, core.dtype_of(outDtype), a, b, c], { bias, activation, alpha, beta });
+/** @param {Bundle} bundle @param {string} op @param {any} given @returns {Promise<any>} the problem that the op's row describes */
+async function problemOf(bundle, op, { op: _, ...given }) {
+  const fields = (await bundle.module("ops.js")).FIELDS.get(op);
+  const names = new Map(fields.map((/** @type {string} */ name) => [camel(name), name]));
+  checkOptions(op, given, [...names.keys()]);
+  const known = Object.entries(given).filter(([, value]) => value !== undefined);
+  const named = Object.fromEntries(known.map(([name, value]) => [names.get(name), value]));
+  return invoke(await bundle.row(op), "described", [], named);
 }
+
+/** @param {string} name in Python @returns {string} such as outDtype for out_dtype */
+const camel = (name) => name.replace(/_(\w)/g, (_, letter) => letter.toUpperCase());

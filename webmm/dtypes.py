@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -32,6 +33,8 @@ class DType:
     extension: bool = True  # with features: a shader enables the WGSL extension of this name; naga's f64 has none
     packed: bool = False  # several per u32, lowest bits first; `wgsl` is the prefix of the functions that unpack it
     package: str = ""  # the Python package that defines the NumPy type
+    wide: bool = False  # shaders compute in it, not in float32: only kernels that say so, with tiles of its own size
+    exp_error: float = 2.0**-19  # of exp, and of activations that use it: for f32 the driver's
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
@@ -46,7 +49,17 @@ class DType:
     @property
     def sums(self) -> DType:
         """The accumulator type of products of such elements."""
-        return F64 if self == F64 else F32
+        return self if self.wide else F32
+
+    @property
+    def longer(self) -> type[np.floating[Any]]:
+        """The NumPy type that results are checked in: longer than that of their sums."""
+        return np.longdouble if self.wide else np.float64
+
+    @property
+    def vec4(self) -> str:
+        """The WGSL type of four elements."""
+        return f"vec4<{self.wgsl}>" if self.wide else "vec4f"
 
     @property
     def converted(self) -> bool:
@@ -72,10 +85,19 @@ class DType:
 F32 = DType("float32", "f32", 4, 2.0**-23, 2.0**-149)
 F16 = DType("float16", "f16", 2, 2.0**-10, 2.0**-24, frozenset({"shader-f16"}))
 BF16 = DType("bfloat16", "bf16", 2, 2.0**-7, 2.0**-133, packed=True, package="ml_dtypes")
-F64 = DType("float64", "f64", 8, 2.0**-52, 2.0**-1074, frozenset({"shader-f64"}), extension=False)
-# The types of matrix products (which also take F64), reductions, normalisations and activations.
+F64 = DType(
+    *("float64", "f64", 8, 2.0**-52, 2.0**-1074, frozenset({"shader-f64"})),
+    extension=False,
+    wide=True,
+    exp_error=2.0**-50,  # webmm's own
+)
+WIDE = (F64,)
+WIDE_FEATURES = frozenset({feature for dtype in WIDE for feature in dtype.features})
+# The types of matrix products, reductions and normalisations (which also take WIDE), and of activations.
 MATRIX_DTYPES = (F32, F16, BF16)
 FLOATS = tuple(dtype for dtype in MATRIX_DTYPES if not dtype.packed)  # native WGSL types
+
+REALS = (*FLOATS, *WIDE)  # those of files
 
 # Buffers hold integers in NumPy's layout; shaders read 8-bit integers four per u32.
 I32 = DType("int32", "i32", 4, 0.0, 0.0)
@@ -87,8 +109,8 @@ INTEGERS = (I32, U32, *BYTES)
 BOOL = DType("bool", "bool8", 1, 0.0, 0.0, packed=True)  # one byte, as in NumPy
 COMPUTED = (*MATRIX_DTYPES, I32, BOOL)  # the types of elementwise expressions
 
-DTYPES = {dtype.name: dtype for dtype in (*MATRIX_DTYPES, F64, *INTEGERS, BOOL)}
-_NAMES = {**{dtype.wgsl: dtype for dtype in (*MATRIX_DTYPES, F64)}, **DTYPES}
+DTYPES = {dtype.name: dtype for dtype in (*MATRIX_DTYPES, *WIDE, *INTEGERS, BOOL)}
+_NAMES = {**{dtype.wgsl: dtype for dtype in (*MATRIX_DTYPES, *WIDE)}, **DTYPES}
 
 
 def names(dtypes: Iterable[DType]) -> str:

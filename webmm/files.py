@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.dtypes import BYTES, F64, FLOATS, DType
+from webmm.dtypes import BYTES, REALS, DType
 from webmm.errors import ConfigError, ProblemError
 
 MAX_TEXT = 2**26  # bytes
@@ -160,7 +160,7 @@ def _size(path: Path) -> int:
     return status.st_size
 
 
-def load_matrix(path: Path, dtypes: tuple[DType, ...] = (*FLOATS, F64)) -> NDArray[Any]:
+def load_matrix(path: Path, dtypes: tuple[DType, ...] = REALS) -> NDArray[Any]:
     """Return the 2-D array of one of `dtypes` in the .npy file `path`, memory-mapped; never unpickles.
 
     Raises ProblemError for anything else; the message names what was found.

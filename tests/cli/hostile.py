@@ -90,10 +90,10 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--ablate naive --kernels shared": "leave --kernels",
         **{f"--sizes 8 --against {file}": "cannot read" for file in ("missing", ".", "fifo", "/dev/zero")},
         "--sizes 8 --against a.npy": "cannot read",
-        "--op reduce --precision high": "--precision is for --op gemm only",
-        "--op quantized --bias row": "--bias is for --op gemm only",
-        "--op reduce --activation relu": "--activation is for --op gemm only",
-        "--op weights --out-dtype float16": "--out-dtype is for --op gemm only",
+        "--op reduce --precision high": "op reduce has no --precision",
+        "--op quantized --bias row": "op quantized has no --bias",
+        "--op reduce --activation relu": "op reduce has no --activation",
+        "--op weights --out-dtype float16": "op weights has no --out-dtype",
         "--bias matrix": "is not one of 'row', 'column'",
         "--activation step": "is not one of 'relu'",
         "--out-dtype nope": "is not a dtype",
@@ -216,12 +216,16 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--op elementwise:relu large.npy -o c.npy": "bytes, the disk has",
         **{f"{each} --op reduce:sum a.npy -o c.npy": words for each, words in PLUGINS.items()},
     },
-    "bundle": {"a.npy": "is a file", "fifo": "is a file", ".": "has other files"},
+    "bundle": {
+        **{"a.npy": "is a file", "fifo": "is a file", ".": "has other files"},
+        **{f"page {option}": words for option, words in PLUGINS.items()},
+    },
     "leaderboard": {
         **dict.fromkeys(("missing", ".", "fifo", "/dev/zero"), "cannot read"),
         "a.npy": "cannot read",
     },
     "serve": {
+        **{f"--no-browser {option}": words for option, words in PLUGINS.items()},
         "missing --no-browser": "missing",
         ". --no-browser": "webmm",
         "--port 99999": "--port",
@@ -309,10 +313,10 @@ PAGE: dict[str, tuple[str, ...]] = {
         *("test_unknown_panel_names_are_ignored",) * 2,
         *("test_a_link_is_unpacked_to_8_mib_at_most", "test_a_link_carries_a_run"),
     ),
-    "panels/multiply.js .files": ("test_malformed_files_are_refused",) * 2,  # chosen and dropped
-    'panels/multiply.js type: "file"': ("test_malformed_files_are_refused",),
-    'panels/multiply.js type: "number"': ("test_sizes_that_do_not_fit_are_refused",) * 2,
-    'panels/multiply.js h("textarea"': ("test_sizes_that_do_not_fit_are_refused",),
+    "panels/matrices.js .files": ("test_malformed_files_are_refused",) * 2,  # chosen and dropped
+    'panels/matrices.js type: "file"': ("test_malformed_files_are_refused",),
+    'panels/matrices.js type: "number"': ("test_sizes_that_do_not_fit_are_refused",) * 2,
+    'panels/matrices.js h("textarea"': ("test_sizes_that_do_not_fit_are_refused",),
     'panels/options.js type: "text"': ("test_multiply_refuses_mismatched_options",) * 2,  # alpha and a bias
     "panels/tune.js .files": ("test_tune_refuses_invalid_records",),
     'panels/tune.js type: "file"': ("test_tune_refuses_invalid_records",),

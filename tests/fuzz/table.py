@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from poisoned import WRITABLE
 
 import webmm
-from webmm.cases.normalise import EXP_ERROR
 from webmm.dtypes import F32, dtype_of
 from webmm.measure.verify import bound, product_bound, sum_bound
 from webmm.problems.gemm import gemm as gemm_problem
@@ -214,7 +213,7 @@ def gelu(draw: Draw) -> Result:
     wide = values.astype(np.float64)
     name = "gelu_tanh" if approximate else "gelu"
     exact = ACTIVATIONS[name].reference(wide) if wide.size else wide
-    allowed = (EXP_ERROR + (kind.eps if kind != F32 else 0.0)) * (np.abs(wide) + kind.tiny / kind.eps)
+    allowed = (F32.exp_error + (kind.eps if kind != F32 else 0.0)) * (np.abs(wide) + kind.tiny / kind.eps)
     return webmm.gelu(x, approximate, device=draw.device), exact, allowed, dtype
 
 
@@ -243,7 +242,7 @@ def elementwise(draw: Draw) -> Result:
     exact = np.asarray(of_expression(expression, wide))
     terms = sum(np.abs(np.nan_to_num(each)) for each in wide.values())
     with np.errstate(all="ignore"):
-        allowed = (EXP_ERROR + dtype_of(dtype).eps) * (np.abs(exact) + 4 * terms + 1)
+        allowed = (F32.exp_error + dtype_of(dtype).eps) * (np.abs(exact) + 4 * terms + 1)
     return webmm.elementwise(expression, device=draw.device, **operands), exact, allowed, dtype
 
 
@@ -313,7 +312,7 @@ def _product_error(
     problem = gemm_problem(1, 1, k + ROUNDINGS, dtype=dtype_of(dtype))
     share = bound(replace(problem, out_dtype=dtype_of(out)))
     if activation and activation != "relu":
-        share = share * STEEPEST + EXP_ERROR
+        share = share * STEEPEST + F32.exp_error
     return np.asarray(share * (scale + dtype_of(out).tiny / (dtype_of(out).eps or 1)))
 
 
@@ -372,7 +371,7 @@ def _reduced(
 def _normalised_error(y: NDArray[Any], length: int, dtype: str, axis: int = -1) -> NDArray[Any]:
     """Return the allowed error of normalised rows: two consecutive sums, and an exponential or a square root."""
     kind = dtype_of(dtype)
-    share = 2 * sum_bound(length) + EXP_ERROR + (kind.eps if kind != F32 else 0.0)
+    share = 2 * sum_bound(length) + F32.exp_error + (kind.eps if kind != F32 else 0.0)
     return np.asarray(share * (np.abs(y).max(axis, keepdims=True, initial=0) + kind.tiny))
 
 

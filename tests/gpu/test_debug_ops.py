@@ -172,6 +172,7 @@ def test_plugins_can_be_debugged(device, examples, load_plugin):
     np.testing.assert_allclose([step.values["ACC"].value for step in found.steps], x.cumsum(), rtol=1e-6)
     assert found.right
     assert found.stored.value < 1e-6
+    assert inspect(device, found.kernel, found.problem, 2, 5).steps == found.steps  # a row's, whatever the column
     text = examples / "columns.wgsl"
     text.write_text(text.read_text().replace("dbg(", "// "))
     load_plugin(examples / "columns.py")

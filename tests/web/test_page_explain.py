@@ -95,14 +95,17 @@ def test_explain_runs_stages_of_other_ops(page, title: str) -> None:
 def test_explain_detects_a_wrong_map(page) -> None:
     worst = page.evaluate(
         """async () => {
-          const { MadeCase } = await import("./made.js");
+          const { RowCase } = await import("./exhibits.js");
           const { DTYPES, Elementwise } = webmm.device.core;
-          const right = new Elementwise("gelu", 8 * 64, DTYPES.get("float32"));
+          const row = await webmm.app.bundle.row("elementwise", "gelu");
+          const right = row.problem([8, 64, 1], "float32");
           const wrong = new Elementwise("relu", 8 * 64, DTYPES.get("float32"));
           const kernel = webmm.app.bundle.kernel("map", {}, "elementwise");
+          const reference = row.reference.bind(row);
+          row.reference = (_, values) => reference(right, values);
           const verdicts = [];
           for (const problem of [right, wrong]) {
-            const on = await MadeCase.random(webmm.device, problem, "gelu", 8, 64);
+            const on = await RowCase.random(webmm.device, row, problem);
             const { launch, verdict } = await on.open({ kernel });
             webmm.device.submit(launch, 1);
             verdicts.push(await verdict());

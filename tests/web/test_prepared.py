@@ -79,8 +79,21 @@ def test_ladder_of_reductions(page) -> None:
 
 
 def test_units_are_the_same_as_pythons(page) -> None:
-    units = page.evaluate("async () => Object.fromEntries((await import('./records.js')).UNITS)")
-    assert units == {name: op.unit for name, op in OPS.items()}
+    """Units and speeds are those of the ops' rows; records of unknown ops have operations per second."""
+    fields = {"m": 3, "n": 7, "k": 1, "dtype": "float16", "gflops": 5.0}
+    told = page.evaluate(
+        """async (records) => {
+          const { unitOf, speedOf, shape } = await import("./ops.js");
+          return records.map((record) => [unitOf(record), speedOf(record), shape(record)]);
+        }""",
+        [{"op": name, **fields} for name in [*OPS, "constructor"]],
+    )
+    about = {"batch": 1, "engine": "", "adapter": "", "backend": "", "driver": "", "version": ""}
+    for op, (unit, speed, size) in zip(OPS.values(), told, strict=False):
+        record = records.Record(op.name, "", **fields, **about, variant=op.variant)
+        assert (unit, speed) == (op.unit, pytest.approx(op.rate(record)))
+        assert size == {1: "3×7", 2: "3×7", 3: "3×7×1"}[op.axes]
+    assert told[-1] == ["GFLOP/s", 5.0, "3×7×1"]
 
 
 NO_PACKED_DOT = "Object.defineProperty(GPU.prototype, 'wgslLanguageFeatures', { get: () => new Set() });"

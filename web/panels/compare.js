@@ -1,8 +1,8 @@
 // @ts-check
 /** A comparison of two runs, such as this browser and Python on the same machine. */
 
-import { figures, h, select, shape } from "../dom.js";
-import { speedOf, unitOf } from "../records.js";
+import { figures, h, select } from "../dom.js";
+import { shape, speedOf, unitOf } from "../ops.js";
 
 /** @typedef {import("../main.js").App} App */
 /** @typedef {import("../webmm.js").RunRecord} RunRecord */

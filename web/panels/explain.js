@@ -2,10 +2,10 @@
 /** The Explain panel: for each stage its change, a picture of its tile, its memory traffic, its shader, and sliders to try other tunables. */
 
 import { Bench } from "../bench.js";
-import { field, figures, h, select, shape, time } from "../dom.js";
+import { field, figures, h, select, time } from "../dom.js";
+import { shape, speedOf, unitOf } from "../ops.js";
 import { taskOf } from "../prepared.js";
 import { dataclasses } from "../python.js";
-import { speedOf, unitOf } from "../records.js";
 import { inWords } from "../webmm.js";
 import { changedIn, codeView } from "./code.js";
 import { explained, products } from "./ops.js";
@@ -188,7 +188,7 @@ export function setup(app, root) {
 
   /** Configurations of the stage to start from: for matrix products those that the page offers, for other ops those with one other value. @returns {Kernel[] | undefined} */
   function neighbours() {
-    if (kernel.of.op === "gemm") return bundle.kernels.get(kernel.name);
+    if (source.offered) return source.offered(kernel.name);
     const one = (/** @type {Tunable} */ { name, candidates }) =>
       candidates.flatMap(
         (value) => bundle.configured(kernel.name, { ...kernel.config, [name]: value }, kernel.of.op) ?? [],

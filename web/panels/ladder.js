@@ -3,9 +3,9 @@
 
 import { Bench, Operands, ladder } from "../bench.js";
 import { Bars, fastest, rooflineChart, table } from "../charts.js";
-import { download, field, figures, h, select, shape } from "../dom.js";
-import { PreparedCase } from "../prepared.js";
-import { speedOf, toJson, unitOf } from "../records.js";
+import { download, field, figures, h, select } from "../dom.js";
+import { shape, speedOf, unitOf } from "../ops.js";
+import { toJson } from "../records.js";
 import { DeviceLostError, inWords } from "../webmm.js";
 
 /** @typedef {import("../main.js").App} App */
@@ -25,7 +25,8 @@ const SIZES = [128, 256, 512, 1024, 2048, 4096, 8192];
 /** @param {App} app @param {HTMLElement} root */
 export function setup(app, root) {
   const { device } = app;
-  const titles = ["Matrix product", ...app.bundle.index.ladders];
+  const { ladders, shown } = app.bundle.index;
+  const titles = ["Matrix product", ...ladders, ...shown.flatMap(([title, checked]) => (checked ? [title] : []))];
   const ops = select(
     { id: "ladder-op", name: "op", onchange: choose },
     titles.map((title, i) => [String(i), title]),
@@ -76,7 +77,8 @@ export function setup(app, root) {
   async function choose() {
     ops.disabled = run.disabled = true;
     try {
-      source = ops.value === "0" ? products(app) : await prepared(app, Number(ops.value) - 1);
+      source =
+        ops.value === "0" ? products(app) : await (await import("./ladders.js")).ladderOf(app, Number(ops.value) - 1);
     } catch (error) {
       message.textContent = inWords(error);
       ops.value = "0";
@@ -149,7 +151,7 @@ export function setup(app, root) {
       peak_fraction: kernels[i].matrix ? null : r.gflops && speedOf(r) / peak(r),
     }));
     bars.update(records);
-    if (records[0].op === "gemm")
+    if (ops.value === "0")
       details.prepend(
         h("figure", { class: "card" }, h("figcaption", {}, "Roofline"), rooflineChart(records, roofline)),
       );
@@ -207,38 +209,6 @@ function products(app) {
         kernels,
         problem,
         records: (bench, onStart) => ladder(bench, kernels, problem, () => Operands.random(device, problem), onStart),
-      };
-    },
-  };
-}
-
-/** @param {App} app @param {number} number @returns {Promise<Source>} a ladder of problems whose results are known from Python, for this kind of device */
-async function prepared(app, number) {
-  const { device } = app;
-  /** @type {import("../prepared.js").KnownLadder[]} */
-  const ladders = (await app.bundle.module("ladders.js")).default;
-  const known = ladders[number][device.info.kind];
-  const cases = known.map((each) => new PreparedCase(device, each, known));
-  const problems = cases.map(({ problem }) => problem);
-  const stored = available(app).map(([name]) => name);
-  const dtypes = [...new Set(problems.map((p) => p.dtype))].filter(
-    (dtype) => !(dtype in app.bundle.index.dtypes) || stored.includes(dtype),
-  );
-  const sizes = [...new Set(problems.map(shape))];
-  return {
-    stages: cases[0].stages,
-    sizes: sizes.map((size) => [size, size]),
-    usual: () => (device.info.kind === "cpu" ? sizes[1] : sizes[sizes.length - 1]),
-    dtypes: dtypes.map((dtype) => [dtype, dtype]),
-    prepare(size, dtype) {
-      const on = /** @type {PreparedCase} */ (
-        cases.find(({ problem }) => shape(problem) === size && problem.dtype === dtype)
-      );
-      const { problem, stages: kernels } = on;
-      return {
-        kernels,
-        problem,
-        records: (bench, onStart) => ladder(bench, kernels, problem, () => on.load(), onStart),
       };
     },
   };

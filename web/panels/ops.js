@@ -2,10 +2,9 @@
 /** The ops of the Explain panel: their stages, problems of a few sizes, and how to run a stage on one of them. */
 
 import { Operands } from "../bench.js";
-import { shape } from "../dom.js";
-import { MadeCase } from "../made.js";
+import { exhibit } from "../exhibits.js";
+import { shape } from "../ops.js";
 import { PreparedCase, Rung } from "../prepared.js";
-import { make } from "../python.js";
 import { available } from "./ladder.js";
 
 /** @typedef {import("../main.js").App} App */
@@ -18,6 +17,7 @@ import { available } from "./ladder.js";
  * @typedef {{
  *   stages: string[], first: string, sizes: [string, string][], usual: string, dtypes: [string, string][],
  *   kernel: (stage: string, size: string, dtype: string) => Kernel, problem: (size: string, dtype: string) => Python,
+ *   offered?: (stage: string) => Kernel[] | undefined,
  *   measure: ((bench: Bench, kernel: Kernel, size: string, dtype: string) => Promise<RunRecord>) | null,
  * }} Explained
  */
@@ -32,11 +32,6 @@ const SIZES = [
   [4096, 4096, 4096],
   [333, 257, 129],
 ];
-const ROWS = [
-  [64, 1024],
-  [512, 8192],
-  [128, 32768],
-];
 const LADDERS = 4; // the first of index.ladders; the others have the same stages
 
 /** @param {App} app @returns {{title: string, load: () => Explained | Promise<Explained>}[]} */
@@ -45,7 +40,7 @@ export function explained(app) {
   return [
     { title: "Matrix product", load: () => products(app) },
     ...ladders.map((title, i) => ({ title, load: () => known(app, i) })),
-    ...Object.entries(MADE).map(([title, each]) => ({ title, load: () => made(app, each) })),
+    ...app.bundle.index.shown.map(([title], i) => ({ title, load: () => shown(app, i) })),
   ];
 }
 
@@ -60,6 +55,7 @@ export function products(app) {
     usual: device.info.kind === "cpu" ? "1" : "4",
     dtypes: available(app),
     kernel: (stage) => device.stage(stage),
+    offered: (stage) => bundle.kernels.get(stage),
     problem(size, dtype) {
       const [m, n, k] = sizeOf(size);
       return bundle.problem({ m, n, k, dtype: /** @type {any} */ (dtype) });
@@ -80,7 +76,8 @@ export function products(app) {
 async function known({ bundle, device }, number) {
   /** @type {import("../prepared.js").KnownLadder[]} */
   const ladders = (await bundle.module("ladders.js")).default;
-  const all = ladders[number][device.info.kind].filter(({ problem }) =>
+  const { others, ...problems } = ladders[number];
+  const all = problems[device.info.kind].filter(({ problem }) =>
     [...problem.dtype.features].every((feature) => device.features.has(feature)),
   );
   const cases = all.map((each) => new PreparedCase(device, each, all));
@@ -88,7 +85,6 @@ async function known({ bundle, device }, number) {
     /** @type {PreparedCase} */ (cases.find(({ problem }) => shape(problem) === size && problem.dtype === dtype));
   const op = all[0].problem.op;
   const shown = all[0].kernels.map(({ name }) => name);
-  const others = op === "quantized" || op === "weights" ? [...bundle.core.STAGES.get(op).keys()] : [];
   const sizes = [...new Set(cases.map(({ problem }) => shape(problem)))];
   const dtypes = [...new Set(cases.map(({ problem }) => problem.dtype))];
   return {
@@ -113,56 +109,30 @@ async function known({ bundle, device }, number) {
   };
 }
 
-/** Problems that are defined here and checked in JavaScript. @typedef {{op: string, stages: string[], of: "columns" | "softmax" | "rms_norm" | "gelu" | "high"}} Made */
-/** @type {Record<string, Made>} */
-const MADE = {
-  "Column sums": { op: "reduce", stages: ["columns", "columns_two_pass"], of: "columns" },
-  "Row softmax": { op: "normalise", stages: ["rows", "strips"], of: "softmax" },
-  "Row RMS normalisation": { op: "normalise", stages: ["rows"], of: "rms_norm" },
-  GELU: { op: "elementwise", stages: ["map"], of: "gelu" },
-  "Matrix product, precision “high”": { op: "gemm", stages: ["matrix_unit_high"], of: "high" },
-};
-
-/** @param {App} app @param {Made} each @returns {Explained} */
-function made(app, { op, stages, of }) {
+/** @param {App} app @param {number} number in index.shown @returns {Promise<Explained>} an exhibit of an op's row */
+async function shown(app, number) {
   const { bundle, device } = app;
-  const { core } = bundle;
-  const sizeOf = (/** @type {string} */ size) => ROWS[Number(size)];
-  const high = of === "high";
-  const problem = (/** @type {string} */ size, /** @type {string} */ name) => {
-    const [rows, columns] = sizeOf(size);
-    const dtype = core.DTYPES.get(name);
-    if (of === "columns")
-      return make(core.Reduction, ["sum", 1, rows, columns, dtype, dtype, new core.Span(0, columns, 1)], {});
-    if (of === "gelu") return new core.Elementwise("gelu", rows * columns, dtype);
-    if (high) return make(core.gemm, [rows, rows, columns], { precision: "high" });
-    return make(
-      core.Normalisation,
-      [core.NORMALISATIONS.get(of).operation, rows, columns, 1, dtype, dtype, core.Span.dense(columns, 1), 0],
-      { function: of, epsilon: of === "softmax" ? 0 : 1e-5 },
-    );
-  };
+  const { op, stages, sizes, problem, load } = await exhibit(device, number);
+  const kernel = (/** @type {string} */ stage) => bundle.kernel(stage, {}, op);
+  const suits = (/** @type {string} */ dtype) =>
+    stages.some((stage) => kernel(stage).of.unsuited(problem(sizes[0][0], dtype)) === null);
   return {
     stages,
     first: stages[0],
-    sizes: ROWS.map(([rows, columns], i) => [
-      String(i),
-      high ? shape({ m: rows, n: rows, k: columns }) : `${rows}×${columns}`,
-    ]),
-    usual: device.info.kind === "cpu" ? "0" : "1",
-    dtypes: high ? [["float32", "float32"]] : available(app),
-    kernel: (stage) => bundle.kernel(stage, {}, op),
+    sizes,
+    usual: sizes[device.info.kind === "cpu" || sizes.length === 1 ? 0 : 1][0],
+    dtypes: available(app).filter(([dtype]) => suits(dtype)),
+    kernel,
     problem,
-    measure: high
-      ? null
-      : async (bench, kernel, size, dtype) => {
-          const [rows, columns] = sizeOf(size);
-          const operands = await MadeCase.random(device, problem(size, dtype), /** @type {any} */ (of), rows, columns);
-          try {
-            return await bench.run(new Rung(kernel), operands);
-          } finally {
-            operands.free();
-          }
-        },
+    measure:
+      load &&
+      (async (bench, kernel, size, dtype) => {
+        const operands = await load(size, dtype);
+        try {
+          return await bench.run(new Rung(kernel), operands);
+        } finally {
+          operands.free();
+        }
+      }),
   };
 }

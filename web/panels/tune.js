@@ -3,7 +3,8 @@
 
 import { Bench, tune } from "../bench.js";
 import { fastest, table } from "../charts.js";
-import { download, field, figures, h, percent, select, shape } from "../dom.js";
+import { download, field, figures, h, percent, select } from "../dom.js";
+import { shape } from "../ops.js";
 import { fromJson, toFragment, toJson } from "../records.js";
 import { inWords } from "../webmm.js";
 import { comparison } from "./compare.js";

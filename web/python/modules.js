@@ -59,6 +59,8 @@ export const math = {
   inf: Infinity,
   nan: NaN,
   sqrt: Math.sqrt,
+  exp: Math.exp,
+  log: Math.log,
   log2: Math.log2,
   ceil: Math.ceil,
   floor: Math.floor,

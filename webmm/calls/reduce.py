@@ -16,7 +16,7 @@ from webmm.calls.executor import Data, Labelled
 from webmm.calls.operands import Operandish, flag, opened, returned
 from webmm.calls.pieces import in_pieces, most_at_once
 from webmm.calls.planned import planned
-from webmm.dtypes import F64, I32, DType, dtype_of
+from webmm.dtypes import I32, DType, dtype_of
 from webmm.engine.device import Array, Device
 from webmm.engine.view import element_of
 from webmm.errors import ProblemError
@@ -104,7 +104,7 @@ def _reduce(devices: list[Device], operation: Operation, x: Data, y: Data) -> No
 
     def compute(x: Array, y: Array) -> None:
         outer, length, inner = x.shape
-        if x.element == F64 and operation.multiplied:
+        if x.element.wide and operation.multiplied:
             add_up(x, y, mean=operation.name == "mean")
             return
         problem = Reduction(operation.name, outer, length, inner, x.element, y.element, span_of(x), y.offset)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.cases.steps.subject import Subject
+from webmm.cases.steps.whole import Whole
 from webmm.dtypes import MATRIX_DTYPES, DType
 from webmm.engine.device import Array, Device
-from webmm.errors import ProblemError
+from webmm.errors import ConfigError, ProblemError
 from webmm.kernels import STAGES
 from webmm.kernels.base import Kernel
 from webmm.measure.records import Record
@@ -77,13 +79,36 @@ def ends(dtype: DType) -> NDArray[Any]:
     return np.array([np.nan, *sizes, *(-x for x in sizes)]).astype(dtype.numpy)
 
 
+@dataclass(frozen=True)
+class Exhibit:
+    """Stages of an op that the page shows on problems of a few sizes: in the Explain panel, and if checked the ladder.
+
+    `sizes` has those for each kind of adapter, "gpu" and "cpu"; `stages` has the names, "" for a variant and () for
+    stages stand for the first one and for all.
+    """
+
+    title: str
+    sizes: Mapping[str, tuple[Size, ...]]
+    variant: str = ""
+    stages: tuple[str, ...] = ()
+
+
 class Op(ABC, Generic[P]):
-    """An op, as in `webmm bench --op NAME` or NAME:VARIANT."""
+    """An op, as in `webmm bench --op NAME` or NAME:VARIANT: all that commands and page know of it beyond its kernels.
+
+    The page has its methods PURE and their helpers in JavaScript, so that these must be in the subset of Python that
+    docs/page.md describes.
+    """
+
+    PURE: ClassVar[frozenset[str]] = frozenset(("problem", "along", "described", "reference", "bound"))
 
     name: ClassVar[str]
     shape: ClassVar[str] = "N nor MxNxK"  # the forms of a size, for error messages
     result: ClassVar[str] = "C"  # the name of the result, for messages
+    indices: ClassVar[int] = 2  # of an element of the result that `webmm debug --at` must name; others are 0
     unit: ClassVar[str] = "GFLOP/s"
+    plotted: ClassVar[bool] = False  # whether `webmm bench --plot` draws its records on a roofline
+    axes: ClassVar[int] = 3  # the sizes m, n, k that a label shows at least: others only if they are not 1
     dtypes: tuple[DType, ...] = MATRIX_DTYPES  # the first is the default
     variants: ClassVar[tuple[str, ...]] = ()  # the variants to list; the first is the default
     tried: ClassVar[tuple[tuple[Size, str], ...]]  # the sizes and layouts that `webmm selftest` computes
@@ -99,6 +124,16 @@ class Op(ABC, Generic[P]):
     def knows(self, variant: str) -> bool:
         """Return whether the op has this variant."""
         return variant in self.variants
+
+    def finished(self, dtype: str, **asked: str | None) -> Op[P]:
+        """Return the op, for operands of `dtype`, with the precision and epilogue that `webmm bench` has options for.
+
+        Raises ConfigError if it has none.
+        """
+        del dtype
+        if given := next((name for name, value in asked.items() if value), None):
+            raise ConfigError(f"op {self.name} has no --{given.replace('_', '-')}")
+        return self
 
     def variant_of(self, problem: P) -> str:
         """Return the variant of `problem` that records contain, in addition to its sizes, dtype and layout."""
@@ -148,6 +183,13 @@ class Op(ABC, Generic[P]):
         del problem
         return None
 
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]:
+        """What the page shows of the op, besides prepared ladders: by default all stages on `tried` sizes."""
+        sizes = tuple(size for size, _ in self.tried)
+        title = (type(self).__doc__ or self.name).strip().partition("\n")[0].rstrip(".")
+        return (Exhibit(title, {"gpu": sizes, "cpu": sizes}),)
+
     @abstractmethod
     def examples(self) -> Iterator[tuple[str, P]]:
         """Yield (description, problem) for problems that together cover every specialisation of the templates."""
@@ -162,6 +204,17 @@ class Op(ABC, Generic[P]):
         """Return the indices of an element, as `webmm debug --at` takes them, from its place in the dense result."""
         m, n, _, batch = problem.sizes
         return (*((place // (m * n),) if batch > 1 else ()), place // n % m, place % n)
+
+    def steps(self, kernel: Any, problem: P) -> Subject:
+        """Return NumPy's values for the steps of a kernel, which `webmm debug` compares: by default of the result only.
+
+        Raises ProblemError if the problem has too many steps.
+        """
+        return Whole(self, kernel, problem)
+
+    def traced(self, problem: P) -> bool:
+        """Return whether `webmm debug` can show the steps of a kernel for this problem."""
+        return not problem.dtype.wide and problem.sizes[3] == 1
 
     def peak(self, problem: P, ceiling: Roofline) -> float:
         """Return the peak rate in 10⁹ operations/s; the `peak_fraction` of a record is relative to it."""

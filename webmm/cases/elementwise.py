@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.cases import expression
-from webmm.cases.base import Size, Trial, ends
-from webmm.cases.normalise import EXP_ERROR
+from webmm.cases.base import Exhibit, Size, Trial, ends
 from webmm.cases.products import reduced, representable
-from webmm.cases.streaming import Streamed, StreamingOp, drawn
-from webmm.dtypes import F32, MATRIX_DTYPES, DType
+from webmm.cases.steps.rows import ElementwiseSubject
+from webmm.cases.streaming import SHOWN_SIZES, Streamed, StreamingOp, drawn
+from webmm.dtypes import F32, MATRIX_DTYPES, DType, dtype_of
 from webmm.engine.device import Device
 from webmm.kernels.base import Kernel
 from webmm.kernels.elementwise.fused import Fused
@@ -31,7 +31,7 @@ CHECKED = 2**16  # the number of results to check, evenly spaced
 
 def rounding(dtype: DType) -> float:
     """Return the largest error of a result: the error of a driver's built-in functions, and the rounding to `dtype`."""
-    return EXP_ERROR + (dtype.eps if dtype != F32 else 0.0)
+    return dtype.exp_error + (dtype.eps if dtype != F32 else 0.0)
 
 
 def scale_of(p: Elementwise, x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float64]:
@@ -78,6 +78,7 @@ class ElementwiseOp(StreamingOp[Elementwise]):
     """y = GELU(x), or another activation; expressions are tested here as well, but not timed."""
 
     name = "elementwise"
+    axes = 1
     tried = (((1, 4096, 1), "nn"), ((1, 4095, 1), "nn"))
     variants = ("gelu", "gelu_tanh", *(name for name in ACTIVATIONS if not name.startswith("gelu")))
 
@@ -86,6 +87,25 @@ class ElementwiseOp(StreamingOp[Elementwise]):
         m, n, k = size[:3]
         return Elementwise(self.variant, m * n * k, dtype)
 
+    def described(self, size: int, activation: str = "", dtype: str = "float32") -> Elementwise:  # type: ignore[override]
+        """Return the activation of an array, for `webmm/shaders`."""
+        return Elementwise(activation or self.variant, size, dtype_of(dtype))
+
+    def reference(self, problem: Elementwise, row: Sequence[float]) -> Iterable[tuple[float, float]]:
+        """Return the activation of each element x, with |x| as the unit; see `scale_of()`."""
+        y = activation_of(problem.activation).reference(np.array(row)).tolist()
+        least, own = problem.dtype.tiny / problem.dtype.eps, problem.activation not in ACTIVATIONS
+        return [(value, abs(x) + (1.0 + abs(value) if own else 0.0) + least) for x, value in zip(row, y, strict=True)]
+
+    def bound(self, problem: Elementwise) -> float:
+        """Return the error as a multiple of |x|."""
+        return rounding(problem.dtype)
+
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]:
+        """The only stage, with its usual function."""
+        return (Exhibit("GELU", SHOWN_SIZES),)
+
     def case(self, device: Device, problem: Elementwise) -> ElementwiseCase:
         """Return `problem` with a random array."""
         return ElementwiseCase(device, problem)
@@ -93,6 +113,10 @@ class ElementwiseOp(StreamingOp[Elementwise]):
     def element(self, problem: Elementwise, place: int) -> tuple[int, ...]:
         """Return the number of the element."""
         return (place,)
+
+    def steps(self, kernel: Any, problem: Elementwise | Expression) -> ElementwiseSubject:
+        """Return NumPy's values for the steps of a kernel."""
+        return ElementwiseSubject(self, kernel, problem)
 
     def stand_ins(self, kernel: Map | Fused, problem: Elementwise | Expression) -> Iterator[Any]:
         """Yield a problem of one workgroup's elements plus a remainder."""

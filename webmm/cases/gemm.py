@@ -7,16 +7,19 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases.base import Case, Op, Size, Trial, split_size
+from webmm.cases.base import Case, Exhibit, Op, Size, Trial, split_size
+from webmm.cases.finish import Finish
 from webmm.cases.products import ROUNDING, dense, laid_out, quarters, representable, small_sizes
-from webmm.dtypes import F32, F64, MATRIX_DTYPES
+from webmm.cases.steps.products import GemmSubject
+from webmm.dtypes import F32, MATRIX_DTYPES, WIDE, dtype_of
 from webmm.engine.device import Device
+from webmm.errors import ConfigError
 from webmm.kernels.base import LOOP_LIMIT, Kernel
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.matrix_unit_high import MatrixUnitHigh
@@ -25,7 +28,7 @@ from webmm.kernels.gemm.slices_unit import SlicesUnit
 from webmm.measure.roofline import Roofline
 from webmm.measure.verify import SAMPLED, Checker, Wrong, bound, unwritten, wrong_elements
 from webmm.problems.base import Problem
-from webmm.problems.gemm import PRECISIONS, Gemm, gemm
+from webmm.problems.gemm import Gemm, gemm
 from webmm.problems.product import Operand, transposes
 from webmm.wgsl.epilogues import ACTIVATIONS, BIASES, OWN, TRIALS
 
@@ -34,7 +37,6 @@ SIZES_SHOWN = 4
 SHAPES = {"aligned": (512, 512, 512), "ragged": (509, 511, 513), "long K": (509, 511, LOOP_LIMIT + 1)}  # of examples
 STEEPEST = 1.2  # the largest slope of a built-in activation
 APPROXIMATION = 2.0**-12  # error of a driver's activation, as a multiple of |A|·|B|
-F64_APPROXIMATION = 2.0**-50  # the same for float64, whose activations do not use the driver's functions
 
 
 class Operands(Case[Gemm]):
@@ -107,7 +109,7 @@ class Finished(Operands):
         """The bound as a multiple of |A|·|B| + |bias|."""
         p = self.problem
         return STEEPEST * bound(p) + (
-            (F64_APPROXIMATION if p.dtype == F64 else APPROXIMATION) if p.activation else 2 * p.dtype.sums.eps
+            (p.dtype.exp_error if p.dtype.wide else APPROXIMATION) if p.activation else 2 * p.dtype.sums.eps
         )
 
     def error(self, got: NDArray[Any]) -> float:
@@ -142,48 +144,12 @@ class Finished(Operands):
         return Operands.error(self, got)
 
 
-@dataclass(frozen=True)
-class Finish:
-    """The precision and epilogue in a variant, which has some of these parts: high+bias-column+gelu+to-float16."""
-
-    precision: str = PRECISIONS[0]
-    bias: str = ""
-    activation: str = ""
-    out_dtype: str = ""
-
-    @classmethod
-    def parse(cls, variant: str) -> Finish | None:
-        """Return the parsed variant, or None if it is invalid."""
-        words = variant.split("+")
-        found = cls(
-            next((word for word in words if word in PRECISIONS), PRECISIONS[0]),
-            next((kind for kind in ("row", "column") if f"bias-{kind}" in words), ""),
-            next((word for word in words if word in ACTIVATIONS), ""),
-            next((word.removeprefix("to-") for word in words if word.startswith("to-")), ""),
-        )
-        return found if str(found) == variant else None
-
-    @classmethod
-    def of(cls, p: Gemm) -> Finish:
-        """Return the precision and epilogue of a problem."""
-        return cls(p.precision, p.bias, p.activation, p.out_dtype.name if p.out_dtype != p.dtype else "")
-
-    def __str__(self) -> str:
-        precision = self.precision if self.precision != PRECISIONS[0] else ""
-        parts = (
-            precision,
-            self.bias and f"bias-{self.bias}",
-            self.activation,
-            self.out_dtype and f"to-{self.out_dtype}",
-        )
-        return "+".join(filter(None, parts))
-
-
 class GemmOp(Op[Gemm]):
     """C = A·B."""
 
     name = "gemm"
     shape = "N nor MxNxK (a batch: 64x64x64@8)"
+    plotted = True
     variants = ("", "high")  # the precision, "" for the default
     tried = (  # aligned, with ragged edges, vectors, transposed, and a K beyond the limit of loop iterations
         ((64, 64, 64), "nn"),
@@ -197,6 +163,21 @@ class GemmOp(Op[Gemm]):
     def knows(self, variant: str) -> bool:
         """Return whether `variant` is valid; see `Finish`."""
         return Finish.parse(variant) is not None
+
+    def finished(self, dtype: str, **asked: str | None) -> GemmOp:
+        """Return the op with a precision and an epilogue; raises ConfigError if its variant has them already."""
+        given = {name: value for name, value in asked.items() if value}
+        if given and self.variant:
+            raise ConfigError(
+                f"--op gemm:{self.variant} says it all: leave out --{next(iter(given)).replace('_', '-')}"
+            )
+        if "out_dtype" in given and dtype_of(given["out_dtype"]) == dtype_of(dtype):
+            del given["out_dtype"]
+        return type(self)(str(Finish(**given)))
+
+    def traced(self, problem: Gemm) -> bool:
+        """Return whether there is no epilogue, which `webmm debug` does not show."""
+        return super().traced(problem) and not (problem.bias or problem.activation)
 
     def variant_of(self, problem: Gemm) -> str:
         """Return the precision and epilogue; records for the choice of kernels contain only the precision."""
@@ -234,9 +215,47 @@ class GemmOp(Op[Gemm]):
         """Return the product of a batch of dense matrices."""
         return self.problem(sizes, dtype, layout)
 
+    def described(
+        self,
+        m: int,
+        n: int,
+        k: int,
+        batch: int = 1,
+        dtype: str = "float32",
+        out_dtype: str | None = None,
+        transpose_a: bool = False,
+        transpose_b: bool = False,
+        bias: str = "",
+        activation: str = "",
+        alpha: float = 1.0,
+        beta: float = 0.0,
+    ) -> Gemm:
+        """Return the product of dense matrices, for `webmm/shaders`."""
+        plain = gemm(
+            *(m, n, k),
+            dtype=dtype,
+            out_dtype=out_dtype,
+            batch=batch,
+            transpose_a=transpose_a,
+            transpose_b=transpose_b,
+        )
+        return replace(plain, bias=bias, activation=activation, alpha=alpha, beta=beta)
+
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]:
+        """The stage for precision "high": the others have ladders of their own."""
+        sizes: tuple[Size, ...] = ((64, 64, 1024), (512, 512, 8192), (128, 128, 32768))
+        return (
+            Exhibit("Matrix product, precision “high”", {"gpu": sizes, "cpu": sizes}, "high", ("matrix_unit_high",)),
+        )
+
     def case(self, device: Device, problem: Gemm) -> Operands:
         """Return `problem` with random matrices."""
         return Finished(device, problem) if problem.bias or problem.activation else Operands(device, problem)
+
+    def steps(self, kernel: Any, problem: Gemm) -> GemmSubject:
+        """Return NumPy's values for the steps of a kernel."""
+        return GemmSubject(self, kernel, problem)
 
     def stand_ins(self, kernel: GemmKernel, problem: Gemm) -> Iterator[Gemm]:
         """Yield small products with the same epilogue."""
@@ -297,12 +316,13 @@ class GemmOp(Op[Gemm]):
             high, split = MatrixUnitHigh(phases=phases), replace(problem, precision="high")
             if high.unsuited(split) is None:
                 yield f"{words}, precision high", high, split
-        for kernel in (*(stage() for stage in self.stages), Software(), Slices(), SlicesUnit()):
+        kernels = (*(stage() for stage in self.stages), Software(), Slices(), SlicesUnit())
+        for kernel, dtype in itertools.product(kernels, WIDE):
             for a, b, shape in (*(("n", "n", s) for s in SHAPES.values()), ("t", "t", SHAPES["ragged"])):
-                problem = gemm(*shape, dtype=F64, transpose_a=a == "t", transpose_b=b == "t")
+                problem = gemm(*shape, dtype=dtype, transpose_a=a == "t", transpose_b=b == "t")
                 if kernel.unsuited(problem) is None:
-                    yield f"float64 {a}{b} {shape}", kernel, problem
-                    for finish, finished in _epilogues(f"float64 {shape}", problem):
+                    yield f"{dtype.name} {a}{b} {shape}", kernel, problem
+                    for finish, finished in _epilogues(f"{dtype.name} {shape}", problem):
                         yield finish, kernel, finished
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases.base import Size, Trial
+from webmm.cases.base import Exhibit, Size, Trial
 from webmm.cases.reduce import elements, smaller, special_rows, strided
-from webmm.cases.streaming import Streamed, StreamingOp, drawn, spread
-from webmm.dtypes import F32, F64, MATRIX_DTYPES, DType
+from webmm.cases.steps.rows import NormalisationSubject
+from webmm.cases.streaming import SHOWN_SIZES, Streamed, StreamingOp, drawn, spread
+from webmm.dtypes import MATRIX_DTYPES, WIDE, DType, dtype_of
 from webmm.engine.device import Device
+from webmm.errors import ProblemError
 from webmm.kernels.base import Kernel
 from webmm.kernels.normalise.rows import Rows
 from webmm.kernels.normalise.strips import Strips
@@ -25,15 +29,12 @@ from webmm.problems.normalise import NORMALISATIONS, Normalisation
 from webmm.problems.reduce import Span
 
 EPSILON = 1e-5
-EXP_ERROR = 2.0**-19  # of a driver's exp, and of activations that use it
-EXP_ERROR_F64 = 2.0**-50  # of webmm's own exp in float64
 
 
 def rounding(p: Normalisation) -> float:
     """Return the error bound of two consecutive sums and an exponential or a root."""
-    if p.dtype == F64:
-        return 2 * sum_bound(p.length, F64) + EXP_ERROR_F64
-    return 2 * sum_bound(p.length) + EXP_ERROR + (p.out_dtype.eps if p.out_dtype != F32 else 0.0)
+    stored = p.out_dtype.eps if p.out_dtype != p.out_dtype.sums else 0.0
+    return 2 * sum_bound(p.length, p.dtype.sums) + p.dtype.exp_error + stored
 
 
 class NormaliseCase(Streamed[Normalisation]):
@@ -70,7 +71,7 @@ class NormaliseCase(Streamed[Normalisation]):
 
     def numpy(self) -> NDArray[Any]:
         """Normalise in float32, or in float64 if that is the dtype of the array."""
-        x: NDArray[Any] = self.x if self.problem.dtype == F64 else self.in_f32
+        x: NDArray[Any] = self.x if self.problem.dtype.wide else self.in_f32
         y = self.reference(np.moveaxis(x, 1, -1), self.problem.epsilon)
         return np.moveaxis(y, -1, 1)
 
@@ -80,16 +81,64 @@ class NormaliseOp(StreamingOp[Normalisation]):
 
     name = "normalise"
     variants = tuple(NORMALISATIONS)
-    dtypes = (*MATRIX_DTYPES, F64)
+    dtypes = (*MATRIX_DTYPES, *WIDE)
     tried = (((64, 1024, 1), "nn"), ((999, 7, 1), "nn"), ((5, 8191, 1), "nn"), ((3, 77, 65), "nn"))
 
     def along(self, size: Size, dtype: DType) -> Normalisation:
         """Return the problem of a dense array, without a weight."""
         return _normalisation(self.variant, size, dtype)
 
+    def described(
+        self,
+        rows: int,
+        columns: int,
+        dtype: str = "float32",
+        function: str = "",
+        weight: bool = False,
+        bias: bool = False,
+        eps: float = 0.0,
+    ) -> Normalisation:
+        """Return the normalisation of the rows of a dense matrix, for `webmm/shaders`; raises ProblemError."""
+        name = function or self.variant
+        if name not in NORMALISATIONS:
+            raise ProblemError(f"unknown normalisation {name!r}; choose from {', '.join(NORMALISATIONS)}")
+        plain = _normalisation(name, (rows, columns, 1), dtype_of(dtype))
+        return replace(plain, weight=weight, bias=bias, epsilon=eps)
+
+    def reference(self, problem: Normalisation, row: Sequence[float]) -> Iterable[tuple[float, float]]:
+        """Return the normalised row, with its largest element as the unit."""
+        count = len(row)
+        if problem.function == "softmax":
+            top = max(row)
+            parts = [math.exp(x - top) for x in row]
+            total = sum(parts)
+            y = [x / total for x in parts]
+        else:
+            mean = sum(row) / count if problem.function == "layer_norm" else 0.0
+            spread = math.sqrt(sum((x - mean) * (x - mean) for x in row) / count + problem.epsilon)
+            y = [(x - mean) / spread for x in row]
+        unit = max(abs(x) for x in y) + problem.out_dtype.tiny
+        return [(x, unit) for x in y]
+
+    def bound(self, problem: Normalisation) -> float:
+        """Return the error as a multiple of that unit."""
+        return rounding(problem)
+
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]:
+        """Softmax with all stages, and a function of sums."""
+        return (
+            Exhibit("Row softmax", SHOWN_SIZES, "softmax", ("rows", "strips")),
+            Exhibit("Row RMS normalisation", SHOWN_SIZES, "rms_norm", ("rows",)),
+        )
+
     def case(self, device: Device, problem: Normalisation) -> NormaliseCase:
         """Return `problem` with its array."""
         return NormaliseCase(device, problem)
+
+    def steps(self, kernel: Any, problem: Normalisation) -> NormalisationSubject:
+        """Return NumPy's values for the steps of a kernel."""
+        return NormalisationSubject(self, kernel, problem)
 
     def stand_ins(self, kernel: ReduceKernel, problem: Normalisation) -> Iterator[Normalisation]:
         """Yield small arrays."""

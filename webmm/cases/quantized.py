@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases.base import Case, Op, Size, Trial
+from webmm.cases.base import Case, Exhibit, Op, Size, Trial
 from webmm.cases.gemm import GemmOp
 from webmm.cases.products import dense, laid_out, small_sizes
+from webmm.cases.steps.products import IntegerSubject
 from webmm.dtypes import BYTES, F32, I8, I32, U8, DType, dtype_of
 from webmm.engine.device import Device
 from webmm.kernels.quantized.base import PACKED, WIDE, QuantizedKernel
@@ -147,9 +148,50 @@ class QuantizedOp(Op[Quantized]):
         right = Operand(k if transpose_b else n, transposed=transpose_b)
         return describe(m, n, k, (a, left), (b, right), scheme_of(n, k, a, b, out), out)[0]
 
+    def described(
+        self,
+        m: int,
+        n: int,
+        k: int,
+        dtype: str = "uint8",
+        b_dtype: str | None = None,
+        out_dtype: str = "int32",
+        transpose_a: bool = False,
+        transpose_b: bool = False,
+        zero_a: int | None = 0,
+        zero_b: int | None = 0,
+        zero_c: int = 0,
+        multiplier: tuple[int, int] = (0, 0),
+        scaled_rows: bool = False,
+        scaled_columns: bool = False,
+        bias: bool = False,
+    ) -> Quantized:
+        """Return the product of dense matrices with the fields of `Quantized`, for `webmm/shaders`."""
+        a = Operand(m if transpose_a else k, m * k, transposed=transpose_a)
+        b = Operand(k if transpose_b else n, k * n, transposed=transpose_b)
+        return Quantized(
+            *(m, n, k, dtype_of(dtype), dtype_of(b_dtype or dtype), dtype_of(out_dtype), a, b),
+            zero_a=zero_a,
+            zero_b=zero_b,
+            zero_c=zero_c,
+            multiplier=multiplier,
+            scaled_rows=scaled_rows,
+            scaled_columns=scaled_columns,
+            bias=bias,
+        )
+
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]:
+        """Nothing: all stages are in a prepared ladder."""
+        return ()
+
     def case(self, device: Device, problem: Quantized) -> Integers:
         """Return `problem` with random matrices."""
         return Integers(device, problem)
+
+    def steps(self, kernel: Any, problem: Quantized) -> IntegerSubject:
+        """Return NumPy's values for the steps of a kernel."""
+        return IntegerSubject(self, kernel, problem)
 
     def stand_ins(self, kernel: QuantizedKernel, problem: Quantized) -> Iterator[Quantized]:
         """Yield small products with the same zero points of A and B, whose sums cover the range of C."""

@@ -9,22 +9,23 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases.base import Size, Trial
+from webmm.cases.base import Exhibit, Size, Trial
 from webmm.cases.products import reduced
+from webmm.cases.steps.rows import ReductionSubject
 from webmm.cases.streaming import Streamed, StreamingOp, drawn, spread
-from webmm.dtypes import F32, F64, I32, DType
+from webmm.dtypes import F32, I32, DType
 from webmm.engine.device import Device
 from webmm.kernels.base import LOOP_LIMIT
 from webmm.kernels.reduce.base import CHAIN, ReduceKernel
 from webmm.measure.verify import product_bound, sum_bound
-from webmm.problems.reduce import OPERATIONS, Reduction, Span, operation_of
+from webmm.problems.reduce import OPERATIONS, Reduction, Span, operation_of, reduction
 
 R = TypeVar("R", bound=Reduction)
 
@@ -75,7 +76,7 @@ class ReduceCase(Streamed[Reduction]):
 
     def numpy(self) -> NDArray[Any]:
         """Reduce in float32, or in the dtype of the array for int32 and float64."""
-        rows = np.moveaxis(self.x if self.problem.dtype in (I32, F64) else self.in_f32, 1, -1)
+        rows = np.moveaxis(self.x if self.problem.dtype == I32 or self.problem.dtype.wide else self.in_f32, 1, -1)
         return np.asarray(self.operation.exact(rows) if self.problem.dtype == I32 else self.operation.reference(rows))
 
     def error(self, got: NDArray[Any]) -> float:
@@ -106,6 +107,35 @@ class ReduceOp(StreamingOp[Reduction]):
         """Return the reduction of a dense array."""
         return _reduction(self.variant, size, dtype)
 
+    def described(self, rows: int, columns: int, dtype: str = "float32", operation: str = "") -> Reduction:
+        """Return the reduction of the rows of a dense matrix, for `webmm/shaders`."""
+        return reduction(rows, columns, operation or self.variant, dtype=dtype)
+
+    def reference(self, problem: Reduction, row: Sequence[float]) -> Iterable[tuple[float, float]]:
+        """Return the result of a row, and the unit of its error, as `ReduceCase.unit` has it."""
+        name = problem.operation
+        if name in ("max", "min", "argmax", "argmin"):
+            best = max(row) if name in ("max", "argmax") else min(row)
+            return [(best if name in ("max", "min") else row.index(best), 1.0)]
+        if name == "prod":
+            product = math.prod(row)
+            return [(product, abs(product) + problem.dtype.tiny)]
+        if name == "logsumexp":
+            top = max(row)
+            return [(top + math.log(sum(math.exp(x - top) for x in row)), 8 + max(abs(x) for x in row))]
+        parts = problem.length if name == "mean" else 1
+        return [(sum(row) / parts, sum(abs(x) for x in row) / parts + problem.dtype.tiny)]
+
+    def bound(self, problem: Reduction) -> float:
+        """Return the error that rounding can explain, as a multiple of that unit."""
+        return rounding(problem)
+
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]:
+        """The stages for columns; those for rows are in prepared ladders."""
+        sizes: tuple[Size, ...] = ((1, 64, 1024), (1, 512, 8192), (1, 128, 32768))
+        return (Exhibit("Column sums", {"gpu": sizes, "cpu": sizes}, "sum", ("columns", "columns_two_pass")),)
+
     def case(self, device: Device, problem: Reduction) -> ReduceCase:
         """Return `problem` with its array."""
         return ReduceCase(device, problem)
@@ -113,6 +143,10 @@ class ReduceOp(StreamingOp[Reduction]):
     def element(self, problem: Reduction, place: int) -> tuple[int, ...]:
         """Return the number of the result."""
         return (place,)
+
+    def steps(self, kernel: Any, problem: Reduction) -> ReductionSubject:
+        """Return NumPy's values for the steps of a kernel."""
+        return ReductionSubject(self, kernel, problem)
 
     def stand_ins(self, kernel: ReduceKernel, problem: Reduction) -> Iterator[Reduction]:
         """Yield small arrays."""
@@ -129,7 +163,7 @@ class ReduceOp(StreamingOp[Reduction]):
         elif operation.name == "prod":
             allowed = rounding(p) * np.abs(expected)
         else:
-            allowed = (4 * F32.eps + out) * np.abs(expected) * (p.dtype != F64)
+            allowed = (4 * F32.eps + out) * np.abs(expected) * (not p.dtype.wide)
         return Trial({"x": strided(x, p)}, expected, allowed)
 
     def extremes(self, problem: Reduction) -> Trial | None:
@@ -228,7 +262,7 @@ def special_rows(p: Reduction) -> NDArray[Any]:
 
 def _compared(p: Reduction) -> bool:
     """Return whether `p` is the maximum, minimum or position of doubles."""
-    return p.dtype == F64 and operation_of(p.operation).compared
+    return p.dtype.wide and operation_of(p.operation).compared
 
 
 def _pattern(p: Reduction, rng: np.random.Generator) -> NDArray[Any]:
@@ -239,8 +273,9 @@ def _pattern(p: Reduction, rng: np.random.Generator) -> NDArray[Any]:
         return np.asarray(rng.choice([-1, 1], count) * (LARGEST_DOUBLE - rng.integers(1, 2**32, count) * 2.0**-52))
     if p.operation != "prod":
         return rng.choice(np.array([-0.75, -0.5, -0.25, 0.25, 0.5, 0.75], np.float32), count)
-    above = round(count * math.log(64 / 63) / math.log(65 / 63))
-    near = np.repeat(np.array([65 / 64, 63 / 64], np.float32), (above, count - above))
+    step = max(1 / 64, p.dtype.eps)
+    above = round(count * math.log(1 - step) / (math.log(1 - step) - math.log(1 + step)))
+    near = np.repeat(np.array([1 + step, 1 - step], np.float32), (above, count - above))
     return np.asarray(rng.permutation(near) * rng.choice(np.array([-1, 1], np.float32), count))
 
 

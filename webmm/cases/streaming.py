@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases.base import Case, Op, Size, split_size
+from webmm.cases.base import Case, Exhibit, Op, Size, split_size
 from webmm.dtypes import DType, dtype_of
 from webmm.errors import ConfigError
 from webmm.kernels.base import ceil_div
@@ -32,6 +33,11 @@ DEFAULT_SIZES: tuple[Size, ...] = (
     (64 * 64, 4096, 1),
     (8192, 32768, 1),
 )
+# On the page.
+SHOWN_SIZES: dict[str, tuple[Size, ...]] = {
+    "gpu": ((64, 1024, 1), (512, 8192, 1), (128, 32768, 1)),
+    "cpu": ((61, 1001, 1), (64, 1024, 1), (512, 8192, 1)),
+}
 SHARE = 1 / 4000  # the largest part of the budget for reading a default size once at the copy bandwidth
 CHECKED = 2**26  # every result is checked up to this many elements, evenly spaced ones above
 
@@ -102,7 +108,9 @@ class StreamingOp(Op[P]):
 
     shape = "N nor ROWSxCOLUMNS, nor more lengths, with an axis as in 64x256x1024@1"
     unit = "GB/s"
+    axes = 2
     result = "y"
+    indices = 1
 
     def parse(self, text: str) -> Size:
         """Return (m, n, k) of a size such as 1024, 512x8192 or 64x256x1024@1: along the last axis, or number 1."""
@@ -134,6 +142,27 @@ class StreamingOp(Op[P]):
     def along(self, size: Size, dtype: DType) -> P:
         """Return the problem of x[m, n, k] along n."""
         raise NotImplementedError
+
+    def described(self, rows: int, columns: int, dtype: str = "float32") -> P:
+        """Return the problem of the rows of a dense matrix, for `webmm/shaders`."""
+        return self.problem((rows, columns, 1), dtype)
+
+    def reference(self, problem: P, row: Sequence[float]) -> Iterable[tuple[float, float]]:
+        """Return the results for a row x[i, :, j], each with the unit of its error, of which `bound()` is a multiple.
+
+        The page checks with it, in its ladder, Explain panel and form; an op that lacks it is shown without a check.
+        """
+        raise NotImplementedError
+
+    def bound(self, problem: P) -> float:
+        """Return the largest error of a correct kernel, as a multiple of the unit in `reference()`."""
+        raise NotImplementedError
+
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]:
+        """All stages, by default."""
+        (every,) = super().exhibits
+        return (replace(every, sizes=SHOWN_SIZES),)
 
     def element(self, problem: P, place: int) -> tuple[int, ...]:
         """Return the row and the column of an element of a result as large as x, and the place in a smaller one."""

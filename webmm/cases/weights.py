@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases.base import Case, Op, Size, Trial
+from webmm.cases.base import Case, Exhibit, Op, Size, Trial
 from webmm.cases.products import ROUNDING, dense, laid_out, quarters, small_sizes
+from webmm.cases.steps.products import WeightsSubject
 from webmm.dtypes import F32, MATRIX_DTYPES, dtype_of
 from webmm.engine.device import Device
 from webmm.errors import ConfigError
@@ -99,9 +100,23 @@ class WeightsOp(Op[WeightOnly]):
         bits, block = map(int, self.variant.split("bit-"))
         return WeightOnly(m, n, k, kind, kind, a, bits, block)
 
+    def described(self, m: int, n: int, k: int, bits: int, block: int, dtype: str = "float32") -> WeightOnly:
+        """Return the product of a dense matrix, for `webmm/shaders`."""
+        kind = dtype_of(dtype)
+        return WeightOnly(m, n, k, kind, kind, Operand(k), bits, block)
+
+    @property
+    def exhibits(self) -> tuple[Exhibit, ...]:
+        """Nothing: all stages are in a prepared ladder."""
+        return ()
+
     def case(self, device: Device, problem: WeightOnly) -> Layer:
         """Return `problem` with random matrices."""
         return Layer(device, problem)
+
+    def steps(self, kernel: Any, problem: WeightOnly) -> WeightsSubject:
+        """Return NumPy's values for the steps of a kernel."""
+        return WeightsSubject(self, kernel, problem)
 
     def stand_ins(self, kernel: WeightKernel, problem: WeightOnly) -> Iterator[WeightOnly]:
         """Yield small products with the same format of weights."""

@@ -13,8 +13,6 @@ from webmm.cli.options import LAYOUT, OP, OP_DTYPE, PLUGIN, on_device, pair, par
 if TYPE_CHECKING:
     from webmm.report import Open
 
-MATRICES = ("gemm", "quantized", "weights")  # ops whose result elements are addressed as ROW,COL
-
 
 @click.command()
 @click.argument("kernel")
@@ -130,7 +128,7 @@ def debug(
     from webmm.report import debug as report
 
     known = op_of(op)
-    column = "" if known.name in MATRICES else ",0"  # --at ROW is enough
+    column = ",0" * (2 - known.indices)  # --at ROW is enough
     at = [pair(text + column * ("," not in text), ",", "an element is ROW,COL") for text in elements or ("0,0",)]
     shown = None if steps is None else slice(None) if steps == ":" else slice(*pair(steps, ":", "steps are A:B"))
     stage = configure(kernel, dict(map(setting, settings)), known.name)

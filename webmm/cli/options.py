@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webmm.dtypes import BYTES, F64, I32, MATRIX_DTYPES, names
+from webmm.dtypes import BYTES, I32, MATRIX_DTYPES, WIDE, names
 from webmm.errors import ConfigError
+from webmm.problems import DEFAULT_OP, OPS
 from webmm.text import whole
 
 if TYPE_CHECKING:
@@ -27,10 +28,8 @@ class Seconds(click.FloatRange):
         return self.fail(f"{value} is not a number of seconds.", param, ctx) if seconds != seconds else seconds
 
 
-OP_HELP = (
-    "gemm, quantized, weights, reduce, normalise, elementwise or a plugin's op; a variant follows a colon: reduce:max."
-)
-OP = click.option("--op", default="gemm", show_default=True, help=OP_HELP)
+OP_HELP = f"{', '.join(OPS)} or a plugin's op; a variant follows a colon: reduce:max."
+OP = click.option("--op", default=DEFAULT_OP, show_default=True, help=OP_HELP)
 LAYOUT = click.option(
     "--layout", default="nn", show_default=True, help="nn, nt, tn or tt: t marks a transposed A or B."
 )
@@ -54,7 +53,7 @@ PROFILE = click.option(
 OP_DTYPE = click.option(
     "--dtype",
     help=f"Storage type: {names(MATRIX_DTYPES)}; gemm, normalise and reduce, except sum and mean, also take "
-    f"{F64.name}, reduce takes {I32.name}, quantized {names(BYTES)}.",
+    f"{names(WIDE)}, reduce takes {I32.name}, quantized {names(BYTES)}.",
 )
 
 
@@ -89,14 +88,14 @@ def _open(adapter: str | None, engine: str | None) -> Device:
     return Device(adapter, engine=engine)
 
 
-def parse_sizes(text: str, op: str = "gemm") -> list[Size]:
+def parse_sizes(text: str, op: str = DEFAULT_OP) -> list[Size]:
     """Return each size in "256,333x257x129,64x64x64@8" as the op parses it; raises ProblemError for invalid ones."""
     from webmm.cases import op_of
 
     return [op_of(op).parse(item) for item in text.split(",")]
 
 
-def parse_kernels(text: str, op: str = "gemm") -> list[Any]:
+def parse_kernels(text: str, op: str = DEFAULT_OP) -> list[Any]:
     """Return the kernels in "naive,pipelined:bm=128"; raises ConfigError for unknown names and invalid settings."""
     from webmm.kernels import configure
 

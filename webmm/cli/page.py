@@ -7,15 +7,18 @@ from pathlib import Path
 
 import click
 
+from webmm.cli.options import PLUGIN
+
 
 @click.command()
+@PLUGIN
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Write into OUT even if it holds other files, which stay.")
 @click.option("--npm", is_flag=True, help="Write the npm package instead, ready for `npm pack`.")
 def bundle(out: Path, force: bool, npm: bool) -> None:
     """Build the web page in the folder OUT.
 
-    The folder is complete: any static host can serve it.
+    The folder is complete: any static host can serve it. With --plugin, the page has the plugin's kernels and ops.
     """
     from webmm.page import bundle as page
 
@@ -49,6 +52,7 @@ def leaderboard(files: tuple[Path, ...]) -> None:
 
 
 @click.command()
+@PLUGIN
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 picks a free one."

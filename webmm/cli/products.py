@@ -21,6 +21,7 @@ from webmm.cli.options import (
 )
 from webmm.dtypes import MATRIX_DTYPES, names
 from webmm.errors import ConfigError
+from webmm.problems import DEFAULT_OP
 
 if TYPE_CHECKING:
     from webmm.report import Open
@@ -68,7 +69,7 @@ def run(
     """
     from webmm import files, report
 
-    plain = op == "gemm" and expression is None
+    plain = op == DEFAULT_OP and expression is None
     if plain and len(operands) != 2:
         raise ConfigError("a product takes two files, A and B")
     if not plain or workers or ".zarr" in (path.suffix for path in (*operands, output)):
@@ -76,7 +77,7 @@ def run(
 
         if kernel_text or profile is not None:
             raise ConfigError("--kernel and --profile are for products of .npy files without --workers")
-        if expression is not None and (op != "gemm" or settings):
+        if expression is not None and (op != DEFAULT_OP or settings):
             raise ConfigError("--expression is for elements alone: leave out --op and --set")
         chosen = click.get_current_context().params
         if workers and chosen["engine"]:

@@ -86,28 +86,22 @@ def bench(
     """
     from webmm import files, report
     from webmm.cases import op_of
-    from webmm.cases.gemm import Finish
-    from webmm.dtypes import dtype_of
     from webmm.measure import records
     from webmm.report import ablation, ladder
 
     outputs = [path for path in (json_file, csv_file, plot_file) if path]
     check_outputs([*outputs, *trace_file(profile)], plot_file)
-    if plot_file and op_of(op).name != "gemm":
-        raise ConfigError(f"--plot supports --op gemm only; --json and --csv write the records of {op}")
-    finish = {"--precision": precision, "--bias": bias, "--activation": activation, "--out-dtype": out_dtype}
-    if op != "gemm" and (given := next((name for name, value in finish.items() if value), None)):
-        raise ConfigError(f"{given} is for --op gemm only, not {op}")
-    dtype = dtype or op_of(op).dtypes[0].name
-    if op == "gemm":
-        other = dtype_of(out_dtype).name if out_dtype and dtype_of(out_dtype) != dtype_of(dtype) else ""
-        op = f"gemm:{Finish(precision or PRECISIONS[0], bias or '', activation or '', other)}".rstrip(":")
-    wanted = parse_sizes(sizes, op) if sizes else None
-    chosen = parse_kernels(kernels, op_of(op).name) if kernels else None
+    known = op_of(op)
+    if plot_file and not known.plotted:
+        raise ConfigError(f"--plot does not draw op {known.name}; --json and --csv write its records")
+    dtype = dtype or known.dtypes[0].name
+    known = known.finished(dtype, precision=precision, bias=bias, activation=activation, out_dtype=out_dtype)
+    wanted = [known.parse(text) for text in sizes.split(",")] if sizes else None
+    chosen = parse_kernels(kernels, known.name) if kernels else None
     old = records.from_json(files.read_text(against)) if against else []
-    asked = ladder.Wanted(op_of(op), dtype, chosen, wanted, layout, clock or "", budget, profile)
+    asked = ladder.Wanted(known, dtype, chosen, wanted, layout, clock or "", budget, profile)
     if ablate:
-        named = parse_kernels(ablate, op_of(op).name)
+        named = parse_kernels(ablate, known.name)
         if len(named) > 1 or plot_file or kernels or profile is not None:
             raise ConfigError("--ablate takes one kernel: leave --kernels, --plot and --profile out")
         results = ablation.ablate(open_device, named[0], asked)

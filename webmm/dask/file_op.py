@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from webmm.cut.arrays import Extents, array_pieces
 from webmm.cut.pieces import Limits, Piece, elements, lengths_of
-from webmm.dtypes import F64, FLOATS, DType, dtype_of
+from webmm.dtypes import REALS, DType, dtype_of
 from webmm.engine.device import Device
 from webmm.errors import ConfigError, ProblemError
 
@@ -30,7 +30,7 @@ class FileOp(ABC):
     Raises ConfigError for arguments that it does not have.
     """
 
-    dtypes: ClassVar[tuple[DType, ...]] = (*FLOATS, F64)  # of the operands
+    dtypes: ClassVar[tuple[DType, ...]] = REALS  # of the operands
     known: ClassVar[tuple[str, ...]] = ()  # the names of the arguments, the required ones first
     required: ClassVar[int] = 0
     from_plugin = False

@@ -22,7 +22,7 @@ from webmm.choose.limits import ASSUMED_RATE, BANDWIDTH
 from webmm.cut.devices import Types, Worker, divided, sizes_of
 from webmm.cut.streams import Sizes, held_lengths
 from webmm.dask.workers import RESOURCE, count
-from webmm.dtypes import F64, MATRIX_DTYPES, DType, dtype_of
+from webmm.dtypes import MATRIX_DTYPES, WIDE, DType, dtype_of
 from webmm.engine.device import Array, Device, default_device
 from webmm.errors import ProblemError
 from webmm.wgsl.epilogues import Terms, activation_name
@@ -118,7 +118,7 @@ def _checked(x: Any, y: Any, activation: str | None, out_dtype: DTypeLike | None
     if not x.shape[1]:
         raise ProblemError("x has no columns; a product needs at least one")
     dtype = dtype_of(x.dtype)
-    if dtype not in (*MATRIX_DTYPES, F64):
+    if dtype not in (*MATRIX_DTYPES, *WIDE):
         raise ProblemError(f"x is {dtype.name}, which matmul() does not support; cast it: x.astype('float32')")
     return dtype, dtype if out_dtype is None else dtype_of(out_dtype)
 
@@ -200,7 +200,7 @@ def _add(x: Any, y: Any) -> Any:
 def _finished(total: Any, bias: Any = None, residual: Any = None, *, alpha: float, activation: str, out: str) -> Any:
     """Return the result of the epilogue for a complete sum."""
     bias = _one(bias)
-    if total.dtype == F64.numpy:  # no activations, and the sums are in host memory
+    if dtype_of(total.dtype).wide:  # no activations, and the sums are in host memory
         added, residual = (0.0 if x is None else x for x in (bias, residual))
         return Terms(alpha=alpha).reference(total, bias=added) + residual
     with own_device(total) as device:

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.cut.pieces import ranges
-from webmm.dtypes import BOOL, F64, FLOATS, I8, I32, U8, DType
+from webmm.dtypes import BOOL, I8, I32, REALS, U8, DType
 from webmm.errors import ConfigError, ProblemError
 from webmm.files import cast, load_matrix, reading, writing
 
 ZARR = ".zarr"
 SCHEMA = "webmm.pieces/1"
-STORED = (*FLOATS, F64, I32, I8, U8, BOOL)  # element types of results
+STORED = (*REALS, I32, I8, U8, BOOL)  # element types of results
 END = 2**20  # bytes at the beginning and at the end of an operand that identify it
 # Files of a Zarr array: metadata, and chunks, whose writing may have been cut off.
 ZARR_FILE = re.compile(
@@ -129,7 +129,7 @@ def is_zarr_array(folder: Path) -> bool:
     return all(ZARR_FILE.fullmatch(path.relative_to(folder).as_posix()) for path in files)
 
 
-def opened(path: Path, zarr: bool | None = None, dtypes: tuple[DType, ...] = (*FLOATS, F64)) -> Any:
+def opened(path: Path, zarr: bool | None = None, dtypes: tuple[DType, ...] = REALS) -> Any:
     """Return the matrix in a memory-mapped .npy file or in a .zarr folder; raises ProblemError for anything else.
 
     `zarr` says which it is, by default the suffix.

@@ -2,7 +2,7 @@
 
 A debug shader is a template rendered with its `dbg…()` lines (`render(…, debug=True)`); all other shaders are rendered
 without them. These lines write the values that the invocation of the element reads and accumulates, and those that its
-workgroup loads for it, to a buffer with a slot per inner step and tag. `webmm.debug.views` has NumPy's values per op.
+workgroup loads for it, to a buffer with a slot per inner step and tag. The op's row has NumPy's values (`Op.steps()`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from webmm.debug.reference import Reference
-from webmm.debug.subject import Subject
-from webmm.debug.views import subject_of
+from webmm.cases import OPS
+from webmm.cases.steps.reference import Reference
+from webmm.cases.steps.subject import Subject
 from webmm.engine.device import Device
 from webmm.engine.timing import submit
 from webmm.errors import ConfigError, UnsupportedError
@@ -194,7 +194,7 @@ def inspect_each(
     device: Device, kernel: Kernel[Any], problem: Problem, elements: Sequence[tuple[int, int]]
 ) -> Iterator[Inspection]:
     """Yield the inspection of each element, as `inspect()` does, all with the same operands."""
-    subject = subject_of(kernel, problem)
+    subject = OPS[problem.op].steps(kernel, problem)
     if reason := kernel.check(problem, device.capabilities):
         raise UnsupportedError(f"{kernel.name} {reason}")
     for row, col in elements:

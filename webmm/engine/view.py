@@ -141,7 +141,7 @@ class View(Generic[Owner_co]):
         The elements of that array are never read. Raises ProblemError if NumPy raises ValueError.
         """
         itemsize = self.element.itemsize
-        base = np.empty(1, self.element.numpy)
+        base = np.empty(1, f"u{itemsize}")  # since NumPy makes no views of some types of ml_dtypes
         shadow = as_strided(base, self.shape, [s * itemsize for s in self.strides], writeable=False)
         try:
             changed = change(shadow)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from webmm.dtypes import F32, F64, DType
+from webmm.dtypes import F32, WIDE_FEATURES, DType
 from webmm.errors import ConfigError
 from webmm.kernels.sizes import MAX_WORKGROUPS as MAX_WORKGROUPS
 from webmm.kernels.sizes import Params as Params
@@ -313,7 +313,7 @@ def untried(kernel: Kernel[Any]) -> str | None:
 
 def features(kernel: Kernel[Any], problem: Problem) -> frozenset[str]:
     """Return the WebGPU features that `kernel` needs for `problem`: those of the element types and of the kernel."""
-    return kernel.features | (problem.features - F64.features if kernel.integer else problem.features)
+    return kernel.features | (problem.features - WIDE_FEATURES if kernel.integer else problem.features)
 
 
 def _beyond_limits(kernel: Kernel[P], problem: P, device: Capabilities) -> str | None:

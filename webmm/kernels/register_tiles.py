@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from webmm.dtypes import F64
 from webmm.kernels.base import P, ceil_div, tunable
 from webmm.kernels.product import Tiled
 from webmm.kernels.traffic import Loads, Traffic
@@ -99,13 +98,13 @@ class RegisterTiles(Tiled[P]):
             across_k=across_k,
             by_element=by_element,
             vec4_tile=across_k and not by_element,
-            swizzled=along_k and spec.dtype == F64 and length % 32 == 0,
+            swizzled=along_k and spec.dtype.wide and length % 32 == 0,
             loads=self.a_loads if x == "a" else self.b_loads,
         )
 
     def interleaved(self, spec: Any) -> bool:
         """Return whether neighbouring invocations share columns, and every second one rows: in tiles of float64."""
-        return spec.dtype == F64 and self.wx % 8 == 0 and self.wy % 4 == 0
+        return spec.dtype.wide and self.wx % 8 == 0 and self.wy % 4 == 0
 
     def iterations(self, problem: P) -> int:
         """Return how many iterations an invocation's loops run: over k, and over the tile if that is not unrolled."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from webmm.dtypes import F64, DType
+from webmm.dtypes import DType
 from webmm.kernels.base import Capabilities, Scratch, Texture, ceil_div, fold, tunable
 from webmm.kernels.product import ProductKernel
 from webmm.kernels.register_tiles import RegisterTiles
@@ -36,7 +36,7 @@ def partial_sums(problem: Product, splits: int) -> Scratch:
 
 def partial_type(dtype: DType) -> str:
     """Return the WGSL type of their binding, for products of elements of `dtype`."""
-    return f"array<vec4<{F64.wgsl}>>" if dtype == F64 else "array<vec4f>"
+    return f"array<{dtype.sums.vec4}>"
 
 
 @dataclass(frozen=True)

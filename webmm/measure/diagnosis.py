@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from webmm import plugins
 from webmm.cases import OPS, op_of
 from webmm.cases.base import Case
-from webmm.dtypes import F64
 from webmm.engine.device import Device
 from webmm.errors import ShaderError, WebmmError
 from webmm.kernels import STAGES, configure
 from webmm.kernels.base import Kernel
 from webmm.measure.verify import Wrong
+from webmm.problems import DEFAULT_OP
 from webmm.problems.base import Problem
 from webmm.wgsl.compilers import shown
 from webmm.wgsl.render import Dialect, render, tags_of
@@ -60,9 +60,8 @@ def shader_command(kernel: Kernel[Any], problem: Problem, dialect: Dialect) -> s
 def debug_command(kernel: Kernel[Any], problem: Problem, device: Device, place: tuple[int, ...]) -> str:
     """Return the command that shows how a kernel computes an element; empty if it records nothing for the problem."""
     p: Any = problem
-    finished = any(getattr(p, name, "") for name in ("bias", "activation")) and p.op == "gemm"
-    known = kernel.name in STAGES[p.op] and p.dtype != F64 and p.sizes[3] == 1
-    if not known or finished or not (size := _size(p)):
+    known = kernel.name in STAGES[p.op] and OPS[p.op].traced(p)
+    if not known or not (size := _size(p)):
         return ""
     try:
         if not tags_of(kernel, p, device.engine.dialect):
@@ -92,7 +91,7 @@ def _options(kernel: Kernel[Any], problem: Problem) -> list[str]:
     op, variant = problem.op, OPS[problem.op].variant_of(problem)
     default = configure(kernel.name, {}, op).config
     words = [word for name, value in kernel.config.items() if value != default[name] for word in _set(name, value)]
-    if op != "gemm" or variant:
+    if op != DEFAULT_OP or variant:
         words += ["--op", f"{op}:{variant}".rstrip(":")]
     if problem.dtype != op_of(op, variant).dtypes[0]:
         words += ["--dtype", problem.dtype.name]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.dtypes import F32, F64, DType
+from webmm.dtypes import F32, DType
 from webmm.problems.gemm import Gemm
 from webmm.problems.weights import WeightOnly
 
@@ -85,7 +85,7 @@ def errors(got: NDArray[Any], a: NDArray[Any], b: NDArray[Any], out: DType = F32
 
     `got` is (m, n), `a` (m, k), `b` (k, n), of any float dtype; a·b is computed in the next longer type.
     """
-    longer = np.longdouble if out == F64 else np.float64
+    longer = out.longer
     a64, b64 = a.astype(longer), b.astype(longer)
     with np.errstate(all="ignore"):
         expected = a64 @ b64
@@ -131,7 +131,7 @@ class Checker:
     def _compared(self, got: NDArray[Any]) -> Iterator[tuple[NDArray[Any], NDArray[Any], Any, Any]]:
         """Yield the errors and the expected values of blocks of `got`, with the block's rows and columns."""
         p, whole = self.problem, slice(None)
-        slower = SLOWER if p.dtype == F64 else 1
+        slower = SLOWER if p.dtype.wide else 1
         blocks: list[tuple[Any, Any]] = [(whole, whole)]
         if p.m * p.n * p.k * p.batch > FULL_CHECK // slower:
             rows, columns = (np.unique(np.linspace(0, n - 1, SAMPLED // slower).astype(int)) for n in (p.m, p.n))
@@ -145,7 +145,7 @@ def sum_bound(length: int, out: DType = F32) -> float:
     """Return the largest error of a sum of `length` elements, as a multiple of Σ|x|, that rounding can explain.
 
     A sum has a level for each factor of 16 in its length, with 16 additions per element, and then a tree: in total
-    4·log2(n) + 16 roundings, of half of F32.eps each (F64.eps for float64), plus one for a quotient.
+    4·log2(n) + 16 roundings, of half of F32.eps each (that of a wide type for its sums), plus one for a quotient.
     """
     roundings = 4 * math.log2(max(length, 1)) + 17
     return roundings * out.sums.eps / 2 + (out.eps if out != out.sums else 0.0)

@@ -32,10 +32,14 @@ from webmm.page.script.program import Program
 
 # Loaded on demand: files of the bundle that the service worker does not fetch in advance either …
 ON_DEMAND = ("bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/")
+PANELS = (  # of the page, and parts of them
+    *("multiply", "matrices", "form", "options", "large", "explain", "ops", "ladders", "picture", "code", "traffic"),
+    *("tune", "compare", "help"),
+)
 LAZY = (  # … and modules.
-    *(*ON_DEMAND, "bundle/ladders.js", "bundle/export.js"),
-    *(f"panels/{name}.js" for name in ("multiply", "options", "explain", "ops", "picture", "code", "traffic", "large")),
-    *("panels/tune.js", "panels/compare.js", "panels/help.js", "made.js", "files.js", "leaderboard.html"),
+    *(*ON_DEMAND, "bundle/ladders.js", *(f"bundle/{name}" for name in core.LATE)),
+    *(f"panels/{name}.js" for name in PANELS),
+    *("exhibits.js", "prepared.js", "files.js", "leaderboard.html"),
 )
 # Modules that the page needs at the start: they and all their imports are preloaded in parallel.
 STARTED = ("main.js", "panels/ladder.js", "bundle/core.js", "bundle/templates/gemm/tile_2d.js")

@@ -1,13 +1,17 @@
 """Translation of this package's kernels, problems, choice and templates to JavaScript.
 
-`bundle/core.js` has the names in EXPORTS and everything that they need, except for those in LATE, which are in
-`bundle/export.js`, loaded on demand; `bundle/templates/` has a module per template.
+`bundle/core.js` has the names in EXPORTS and everything that they need; `bundle/export.js` and `bundle/ops.js` have
+those in LATE, loaded on demand; `bundle/templates/` has a module per template.
 """
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
+from webmm import plugins
+from webmm.errors import ConfigError
+from webmm.page import rows
 from webmm.page.script import templates
 from webmm.page.script.compact import compact
 from webmm.page.script.names import Name
@@ -26,7 +30,6 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.engine.rates": ("Rates",),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
     "webmm.wgsl.epilogues": ("ACTIVATIONS", "BIASES", "Epilogue", "activation_name"),
-    "webmm.wgsl.export": ("stage",),
     "webmm.kernels": ("STAGES", "configure", "kernel_class"),
     "webmm.kernels.base": (
         *(
@@ -71,25 +74,38 @@ DESCRIBED = {
 UNUSED = ("webmm.kernels.base.Kernel.space",)  # methods that nothing on the page calls
 
 
-LATE = (Name("webmm.wgsl.export", "stage"),)
+# Modules that are loaded on demand, with their names.
+LATE: dict[str, tuple[Name, ...]] = {
+    "export.js": (Name("webmm.wgsl.export", "stage"),),
+    "ops.js": tuple(Name("webmm.page.rows", name) for name in ("ROWS", "SHOWN", "FORMS", "FIELDS")),
+}
+BY_KEYWORD = ("described",)  # methods that JavaScript calls with keywords
 
 
 def modules(program: Program) -> dict[str, str]:
     """Return the texts of the translation's modules by file name."""
-    return {"core.js": program.text(LATE), "export.js": program.late_text(LATE, "core.js")}
+    late = set(itertools.chain(*LATE.values()))
+    return program.texts({"core.js": [name for name in program.entries if name not in late], **LATE})
 
 
 def program() -> Program:
-    """Return the translation of EXPORTS; raises ScriptError for Python outside the supported subset."""
+    """Return the translation of EXPORTS; raises ScriptError, with file and line, for Python outside the subset."""
+    if lost := next((cls for cls in plugins.registered() if plugins.file_of(cls) is None), None):
+        raise ConfigError(
+            f"{lost.__name__} is defined in a program or notebook; the page takes plugins from files only"
+        )
     entries = [Name(module, name) for module, names in EXPORTS.items() for name in names]
-    return Program(entries, DESCRIBED, templates.by_keyword(environment(), shader_folder()), UNUSED)
+    by_keyword = {*templates.by_keyword(environment(), shader_folder()), *BY_KEYWORD}
+    return Program([*entries, *itertools.chain(*LATE.values())], DESCRIBED, by_keyword, {*UNUSED, *rows.omitted()})
 
 
 def write_templates(folder: Path) -> int:
-    """Write a JavaScript module for each template below `folder`; return their number."""
-    names = templates.names(shader_folder())
-    for name in names:
+    """Write a JavaScript module for each template below `folder`, those of plugins included; return their number."""
+    made, own, names = environment(), templates.of_plugins(environment()), templates.names(shader_folder())
+    texts = {name: templates.module(made, shader_folder(), name, names) for name in names}
+    texts |= {name: templates.plugin_module(made, file, own, names) for file, name in own.items()}
+    for name, text in texts.items():
         file = (folder / name).with_suffix(".js")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(compact(templates.module(environment(), shader_folder(), name, names)), encoding="utf-8")
-    return len(names)
+        file.write_text(compact(text), encoding="utf-8")
+    return len(texts)

@@ -11,7 +11,7 @@ from webmm.engine import timing
 from webmm.measure import roofline
 from webmm.measure.records import SCHEMA as RECORDS
 from webmm.measure.records import Record
-from webmm.page import ladders
+from webmm.page import ladders, rows
 from webmm.version import __version__
 
 SCHEMA = "webmm.bundle/2"
@@ -24,6 +24,8 @@ def index() -> dict[str, Any]:
         "version": __version__,
         "records": RECORDS,
         "ladders": [ladder.title for ladder in ladders.LADDERS],
+        "ops": rows.index(),
+        "shown": rows.titles(),
         "timing": _timing(),
         "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny, "features": sorted(d.features)} for d in FLOATS},
         "roofline": _roofline(),

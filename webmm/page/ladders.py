@@ -100,6 +100,7 @@ class Ladder:
     case: Callable[[Size, DType], ExactCase]
     sizes: dict[str, tuple[Size, ...]]
     dtypes: tuple[DType, ...]
+    others: tuple[str, ...] = ()  # stages that the Explain panel shows besides
 
     def stages(self, kind: str, problem: Problem) -> list[Kernel[Any]]:
         """Return the stages for a problem, for a GPU with the settings that Python would choose."""
@@ -183,7 +184,9 @@ LADDERS = (
     Ladder("Matrix product, thin matrices", THIN_KERNELS, thin, THIN, (F32,)),
     Ladder("Matrix product, float64", DOUBLE_KERNELS, thin, DOUBLE, (F64,)),
     Ladder("Matrix product, 8-bit integers", _stages("quantized"), multiplied, SIDES, (U8, I8)),
-    Ladder("Matrix product, 4-bit weights", _stages("weights", "matrix_unit"), weighted, LAYERS, (F32,)),
+    Ladder(
+        "Matrix product, 4-bit weights", _stages("weights", "matrix_unit"), weighted, LAYERS, (F32,), ("matrix_unit",)
+    ),
     Ladder("Row sums", _ROWS, functools.partial(reduced, "sum"), ROWS, (F32, F16)),
     Ladder("Row maxima", _ROWS, functools.partial(reduced, "max"), ROWS, (F32,)),
     Ladder("Row argmax", _ROWS, functools.partial(reduced, "argmax"), ROWS, (F32,)),
@@ -210,7 +213,7 @@ def module(program: Program) -> str:
         return ",\n".join(problem(ladder, kind, size, dtype) for dtype in ladder.dtypes for size in ladder.sizes[kind])
 
     rows = (
-        f"{{ title: {text(ladder.title)}, "
+        f"{{ title: {text(ladder.title)}, others: {text(ladder.others)}, "
         + ", ".join(f"{kind}: [{problems(ladder, kind)}]" for kind in ladder.sizes)
         + " }"
         for ladder in LADDERS

@@ -9,7 +9,7 @@ from typing import Any
 from webmm.choose import cpu, tuned
 from webmm.choose import gemm as choose_gemm
 from webmm.choose.field import UNIT_TILES
-from webmm.kernels import BEYOND, LADDER
+from webmm.kernels import STAGES
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
@@ -47,9 +47,11 @@ def light(cls: type[GemmKernel]) -> GemmKernel:
 
 
 def offered() -> list[type[GemmKernel]]:
-    """Return the stages that the page can run: those with one dispatch and a grid of tiles."""
-    every, problem = (*LADDER, *BEYOND), gemm(1, 1, 1)
-    tiled = [cls for cls in every if "at_most" in (cls().grid_rule(cls().general(problem)) or {})]
+    """Return the stages that the page can run, also of plugins: those with one dispatch and a grid of tiles."""
+    problem = gemm(1, 1, 1)
+    tiled = [
+        cls for cls in STAGES[GemmKernel.op].values() if "at_most" in (cls().grid_rule(cls().general(problem)) or {})
+    ]
     return [cls for cls in tiled if len(cls().dispatches) == 1]
 
 

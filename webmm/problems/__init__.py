@@ -1,3 +1,4 @@
 """Problems: what to compute, independent of the kernel. Each op has a module of the same name in every layer."""
 
 OPS = ("gemm", "quantized", "weights", "reduce", "normalise", "elementwise")
+DEFAULT_OP = OPS[0]  # of commands without --op

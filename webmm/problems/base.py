@@ -126,6 +126,10 @@ class Problem(ABC):
         assert not any(firsts), f"{self.op} cannot start within a buffer"
         return self
 
+    def element_of(self, name: str) -> str:
+        """Return the name of an element of a buffer, as in formulas of its place."""
+        return f"{name}[i]"
+
     @property
     @abstractmethod
     def flops(self) -> int:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, ClassVar, get_args
 
 from webmm.config import Precision
-from webmm.dtypes import F32, F64, DType, dtype_of
+from webmm.dtypes import F32, DType, dtype_of
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.problems.base import Extent, check_floats
 from webmm.problems.product import Operand, Product, layout_of
@@ -43,14 +43,16 @@ class Gemm(Terms, Product):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if F64 not in (self.dtype, self.out_dtype):
+        if not (self.dtype.wide or self.out_dtype.wide):
             check_floats("float matrix products", self.dtype, self.out_dtype)
         elif self.dtype != self.out_dtype:
             raise ProblemError(
                 f"a product of {self.dtype.name} cannot be stored as {self.out_dtype.name}; cast the result"
             )
         elif self.activation in OWN:
-            raise UnsupportedError("float64 products do not support a user-defined Epilogue; apply it to the result")
+            raise UnsupportedError(
+                f"{self.dtype.name} products do not support a user-defined Epilogue; apply it to the result"
+            )
         self.check_sizes()
         if self.precision not in PRECISIONS:
             raise ProblemError(f"precision must be {' or '.join(PRECISIONS)}, not {self.precision!r}")
@@ -65,7 +67,7 @@ class Gemm(Terms, Product):
     @property
     def eps(self) -> float:
         """The machine epsilon of the error bound k·eps·(|A|·|B|)."""
-        return HIGH_F64 if self.dtype == F64 and self.precision == "high" else self.dtype.sums.eps
+        return HIGH_F64 if self.dtype.wide and self.precision == "high" else self.dtype.sums.eps
 
     @property
     def layout(self) -> str:

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from webmm.dtypes import F64, DType
+from webmm.dtypes import DType
 from webmm.problems.base import Extent, check_floats
-from webmm.problems.reduce import Floats, Reduction, check_f64
+from webmm.problems.reduce import Floats, Reduction, check_wide
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ def check_normalised(function: str, dtype: DType, features: Set[str], device: st
 
     Raises ProblemError for a dtype that is not a float, UnsupportedError for float64 without the feature shader-f64.
     """
-    if dtype != F64:
+    if not dtype.wide:
         check_floats("normalisations", dtype)
     else:
-        check_f64(function, features, device)
+        check_wide(function, dtype, features, device)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Normalisation(Reduction):
 
     def check_dtypes(self) -> None:
         """Raise ProblemError for element types that are not floats, or if only one of x and y is float64."""
-        if self.dtype != F64 or self.out_dtype != F64:
+        if not (self.dtype.wide and self.out_dtype == self.dtype):
             check_floats("normalisations", self.dtype, self.out_dtype)
 
     def buffers(self) -> tuple[Extent, ...]:
@@ -93,6 +93,16 @@ class Normalisation(Reduction):
         """Return the problem with its offsets into x and y reduced by the given numbers of elements."""
         x, y = firsts[:2]
         return replace(self, x=replace(self.x, offset=self.x.offset - x), y_offset=self.y_offset - y)
+
+    def element_of(self, name: str) -> str:
+        """Return the name of an element of a buffer."""
+        return f"{name}[i, k, j]" if name in ("x", "y") else f"{name}[k]"
+
+    @property
+    def places(self) -> dict[str, tuple[str, str]]:
+        """The places of elements of y, weight and bias, and their numbers."""
+        y = ("y_offset + (i * length + k) * inner + j", "y_offset + outer * length * inner")
+        return {"y": y, "weight": ("k", "length"), "bias": ("k", "length")}
 
     @property
     def variant(self) -> str:

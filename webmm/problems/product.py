@@ -24,6 +24,12 @@ class Product(Problem):
         """The sizes (m, n, k, batch)."""
         return self.m, self.n, self.k, self.batch
 
+    def element_of(self, name: str) -> str:
+        """Return the name of an element of a buffer: of a matrix, or of one with a value per row or column."""
+        indices = {"a": "A[row, column]", "b": "B[row, column]", "c": "C[row, column]"}
+        whose = {"row_terms": "term of row", "column_terms": "term of column", "bias": "the bias of C[row, column]"}
+        return indices.get(name) or whose.get(name) or f"that of W[row, column] in {name}"
+
     @property
     def flops(self) -> int:
         """The number of operations: a multiplication and an addition for each term of a sum."""

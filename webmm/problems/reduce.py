@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.dtypes import F32, F64, I32, MATRIX_DTYPES, DType, dtype_of
+from webmm.dtypes import F32, I32, MATRIX_DTYPES, WIDE, WIDE_FEATURES, DType, dtype_of
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.problems.base import Extent, Problem, check_floats
 
@@ -48,8 +48,7 @@ class Operation:
     @property
     def dtypes(self) -> tuple[DType, ...]:
         """The element types of a `Reduction` by this operation."""
-        doubles = not self.multiplied
-        return (*MATRIX_DTYPES, *([I32] if self.integers else []), *([F64] if doubles else []))
+        return (*MATRIX_DTYPES, *([I32] if self.integers else []), *(() if self.multiplied else WIDE))
 
     def out_dtype(self, dtype: DType) -> DType:
         """Return the type of the result: int32 for a position, else that of the elements."""
@@ -113,11 +112,11 @@ def check_types(operation: Operation, dtype: DType, out_dtype: DType) -> None:
 
     Results of floats are floats, those of int32 are int32, those of float64 are float64; positions are int32.
     """
-    if dtype == F64 and not operation.index:
-        if out_dtype != F64:
-            raise ProblemError(f"{operation.name} of float64 is not stored as {out_dtype.name}; cast the result")
+    if dtype.wide and not operation.index:
+        if out_dtype != dtype:
+            raise ProblemError(f"{operation.name} of {dtype.name} is not stored as {out_dtype.name}; cast the result")
         return
-    if dtype not in (I32, F64):
+    if dtype != I32 and not dtype.wide:
         check_floats("reductions", dtype)
     elif not operation.integers:
         raise ProblemError(f"{operation.name} is of floats, not of int32; cast its operand, e.g. x.astype('float32')")
@@ -133,16 +132,16 @@ def check_device(operation: Operation, dtype: DType, features: Set[str], device:
 
     `features` and `device` are the device's features and its name.
     """
-    if dtype == F64 and operation.native:
-        check_f64(operation.name, features, device)
+    if dtype.wide and operation.native:
+        check_wide(operation.name, dtype, features, device)
 
 
-def check_f64(function: str, features: Set[str], device: str) -> None:
-    """Raise UnsupportedError unless a device with these features, called `device`, computes `function` of float64."""
-    if not F64.features <= features:
+def check_wide(function: str, dtype: DType, features: Set[str], device: str) -> None:
+    """Raise UnsupportedError unless a device with these features, called `device`, computes `function` of `dtype`."""
+    if not dtype.features <= features:
         raise UnsupportedError(
-            f"{function} of float64 needs the feature shader-f64, which {device} does not have; "
-            "cast the operand, e.g. x.astype('float32')"
+            f"{function} of {dtype.name} needs the feature {', '.join(sorted(dtype.features))}, which {device} does "
+            "not have; cast the operand, e.g. x.astype('float32')"
         )
 
 
@@ -198,8 +197,10 @@ class Reduction(Problem):
         """Raise ProblemError for element types of x or y that the operation does not support."""
         operation = operation_of(self.operation)
         check_types(operation, self.dtype, self.out_dtype)
-        if self.dtype == F64 and operation.multiplied:
-            raise ProblemError(f"{self.operation} of float64 is computed as a product with ones: call webmm.reduce()")
+        if self.dtype.wide and operation.multiplied:
+            raise ProblemError(
+                f"{self.operation} of {self.dtype.name} is computed as a product with ones: call webmm.reduce()"
+            )
 
     @property
     def results(self) -> int:
@@ -225,7 +226,7 @@ class Reduction(Problem):
     def features(self) -> frozenset[str]:
         """The WebGPU features that the element types require; none for comparisons of float64."""
         needed = super().features
-        return needed - F64.features if operation_of(self.operation).compared else needed
+        return needed - WIDE_FEATURES if operation_of(self.operation).compared else needed
 
     def buffers(self) -> tuple[Extent, ...]:
         """Return x and y."""
@@ -239,6 +240,15 @@ class Reduction(Problem):
         """Return the problem with its offsets into x and y reduced by the given numbers of elements."""
         x, y = firsts
         return replace(self, x=replace(self.x, offset=self.x.offset - x), y_offset=self.y_offset - y)
+
+    def element_of(self, name: str) -> str:
+        """Return the name of an element of a buffer."""
+        return {"x": "x[i, k, j]", "y": "y[i, j]"}[name]
+
+    @property
+    def places(self) -> dict[str, tuple[str, str]]:
+        """The places of elements of the dense arrays besides x, and their numbers, as formulas."""
+        return {"y": ("y_offset + i * inner + j", "y_offset + outer * inner")}
 
     @property
     def flops(self) -> int:

@@ -18,7 +18,6 @@ from webmm.choose import adapted, candidates, choose, refused, tuned
 from webmm.choose.gemm import pieces
 from webmm.choose.limits import dispatch_limits
 from webmm.cut.pieces import Piece
-from webmm.dtypes import F64
 from webmm.engine.device import Device
 from webmm.errors import ConfigError, ProblemError, ShaderError
 from webmm.kernels import REGISTERED, label_of
@@ -28,6 +27,7 @@ from webmm.kernels.traffic import loads_per_fma
 from webmm.measure import roofline, tuner
 from webmm.measure.records import Record
 from webmm.measure.selftest import run as run_selftest
+from webmm.problems import DEFAULT_OP
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
 from webmm.report import Open, first_line, plain, right, show_reasons
@@ -37,15 +37,15 @@ MAX_DISPATCHES = 10_000  # for explain: cutting a product into this many pieces 
 
 
 def title(problem: Problem) -> str:
-    """Return a short description of a problem, such as "64x64x64 nn float32"; ops other than gemm are named."""
-    op = "" if problem.op == "gemm" else f"{problem.op}:{problem.variant}".rstrip(":")
-    size = str(problem) if problem.op == "gemm" else "×".join(map(str, problem.sizes[:3]))
+    """Return a short description of a problem, such as "64x64x64 nn float32"; other ops than the default are named."""
+    op = "" if problem.op == DEFAULT_OP else f"{problem.op}:{problem.variant}".rstrip(":")
+    size = str(problem) if problem.op == DEFAULT_OP else "×".join(map(str, problem.sizes[:3]))
     return " ".join(filter(None, (op, size, problem.layout, problem.dtype.name)))
 
 
 def summary(record: Record) -> str:
     """Return a short description of a record: its problem, kernel and speed."""
-    op = "" if record.op == "gemm" else f"{record.op}:{record.variant}".rstrip(":")
+    op = "" if record.op == DEFAULT_OP else f"{record.op}:{record.variant}".rstrip(":")
     words = " ".join(filter(None, (op, record.size, record.layout, record.dtype)))
     if record.op not in OPS:
         return f"{words}: {label_of(record)} (op not registered)"
@@ -62,8 +62,8 @@ def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open)
     problem = op.problem(size, dtype, layout)
     with open_device() as device:
         lines = [f"{title(problem)} on {device.info}"]
-        if problem.dtype == F64 and device.info.kind == "cpu":
-            lines.append("this device is a CPU, on which NumPy is faster for float64")
+        if problem.dtype.wide and device.info.kind == "cpu":
+            lines.append(f"this device is a CPU, on which NumPy is faster for {problem.dtype.name}")
         cut = _pieces(problem, device) if isinstance(problem, Gemm) else []
         if len(cut) > 1:
             problem = cut[0].problem

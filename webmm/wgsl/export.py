@@ -82,7 +82,7 @@ def _contract(shader: Shader, kernel: Kernel[Any], problem: Problem) -> Iterator
     bound = {binding.name for binding in shader.bindings}
     for name, (place, _) in kernel.places(problem).items():
         if name in bound:
-            yield from _wrapped(f"{_element(name, problem)} is element {place} of {name}", "  ")
+            yield from _wrapped(f"{problem.element_of(name)} is element {place} of {name}", "  ")
     for name, rule in kernel.scratch_rule(problem).items():
         if name in bound:
             words = rule if isinstance(rule, str) else ", ".join(f"{side} {each}" for side, each in rule.items())
@@ -93,18 +93,6 @@ def _contract(shader: Shader, kernel: Kernel[Any], problem: Problem) -> Iterator
     rule = step.grid_rule(shader.spec)
     if rule:
         yield from _wrapped(f"Grid: {rule['rule']}.")
-
-
-def _element(name: str, problem: Problem) -> str:
-    """Return the name of an element of a buffer, as in formulas."""
-    if problem.op in ("gemm", "quantized", "weights"):
-        indices = {"a": "A[row, column]", "b": "B[row, column]", "c": "C[row, column]"}
-        whose = {"row_terms": "term of row", "column_terms": "term of column", "bias": "the bias of C[row, column]"}
-        return indices.get(name) or whose.get(name) or f"that of W[row, column] in {name}"
-    if problem.op in ("reduce", "normalise"):
-        inner = {"x": "x[i, k, j]", "y": "y[i, j]" if problem.op == "reduce" else "y[i, k, j]"}
-        return inner.get(name, f"{name}[k]")
-    return f"{name}[i]"
 
 
 def _shapes(shader: Shader) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from webmm.dtypes import F32, F64
+from webmm.dtypes import F32, WIDE
 from webmm.errors import ConfigError, ShaderError, WebmmError
 from webmm.kernels.base import Binding, Kernel, features
 from webmm.problems.base import Problem
@@ -177,9 +177,11 @@ def render(
     if why := kernel.not_in.get(dialect):
         raise ConfigError(f"{kernel.name} of {kernel.op} cannot be written for {dialect}: {why}")
     if not expressible(kernel, problem, dialect):
-        raise ConfigError(f"{kernel.name} of float64 cannot be written for {dialect}, which has no f64")
-    if debug and problem.dtype == F64:
-        raise ConfigError("debug shaders record float32; use operands of a shorter type than float64")
+        raise ConfigError(
+            f"{kernel.name} of {problem.dtype.name} cannot be written for {dialect}, which has no {problem.dtype.wgsl}"
+        )
+    if debug and problem.dtype.wide:
+        raise ConfigError("debug shaders record float32; use operands of a shorter type")
     if reason := kernel.invalid() or kernel.unsuited(problem):
         raise ConfigError(f"{kernel.name}: {reason}")
     if debug and tags is None:
@@ -291,7 +293,7 @@ def _explained(error: Exception, kernel: Kernel[Any]) -> str:
 
 def expressible(kernel: Kernel[Any], problem: Problem, dialect: Dialect) -> bool:
     """Tell whether a dialect has the types in which `kernel` computes `problem`; only naga has f64."""
-    return dialect == "naga" or not F64.features <= features(kernel, problem)
+    return dialect == "naga" or real_type(features(kernel, problem)) == F32.wgsl
 
 
 def _constants(kernel: Kernel[Any]) -> str:
@@ -307,7 +309,7 @@ def _constants(kernel: Kernel[Any]) -> str:
 
 def real_type(needed: frozenset[str]) -> str:
     """Return the type in which a shader that needs these features computes, also that of the uniform's numbers."""
-    return F64.wgsl if F64.features <= needed else F32.wgsl
+    return next((dtype.wgsl for dtype in WIDE if dtype.features <= needed), F32.wgsl)
 
 
 def vector_type(width: int, real: str) -> str:

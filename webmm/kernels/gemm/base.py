@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from webmm.dtypes import F64
 from webmm.kernels.base import Binding, Params, Stored, ceil_div
 from webmm.kernels.product import ProductKernel, aligned, place
 from webmm.kernels.sizes import Assumption
@@ -83,7 +82,7 @@ class GemmKernel(ProductKernel[Gemm]):
 
     def unsuited(self, problem: Gemm) -> str | None:
         """Return why this kernel cannot compute `problem` on any device, or None."""
-        return "does not compute float64" if problem.dtype == F64 and not self.doubles else None
+        return f"does not compute {problem.dtype.name}" if problem.dtype.wide and not self.doubles else None
 
     @property
     def register_tile(self) -> tuple[int, int] | None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from webmm.dtypes import F64
 from webmm.kernels.base import Binding, Scratch, Texture
 from webmm.kernels.reduce.base import PARTIAL_BYTES, PARTIALS, ReduceParams, Specialisation
 from webmm.problems.normalise import Normalisation
@@ -39,7 +38,7 @@ class RowsSpecialisation(Specialisation):
 
 def doubles(problem: Reduction) -> str | None:
     """Return why a kernel that does not support float64 cannot compute `problem`, or None."""
-    return "computes no float64" if problem.dtype == F64 else None
+    return f"computes no {problem.dtype.name}" if problem.dtype.wide else None
 
 
 def bindings_of(spec: Specialisation, splits: int = 1) -> Iterator[Binding]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from webmm.dtypes import F64, I32, DType
+from webmm.dtypes import I32, DType
 from webmm.kernels.base import INDEX_LIMIT, Binding, Kernel, Params, Stored, ceil_div, fold
 from webmm.kernels.sizes import Assumption, Condition, folded, multiples
 from webmm.problems.reduce import Reduction, operation_of
@@ -24,12 +24,12 @@ PARTIAL_BYTES = 8  # of a partial result in workgroup memory; twice that for dou
 def partials(spec: Specialisation) -> str:
     """Return the WGSL type of the buffer of partial results between two dispatches."""
     doubles = "array<vec2<f64>>" if spec.native else "array<vec4u>"
-    return doubles if spec.dtype == F64 else "array<vec2u>"
+    return doubles if spec.dtype.wide else "array<vec2u>"
 
 
 def partial_bytes(dtype: DType) -> int:
     """Return the size of a partial result in that buffer, in bytes."""
-    return 16 if dtype == F64 else 8
+    return 16 if dtype.wide else 8
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ class ReduceKernel(Kernel[Reduction]):
         """Yield the buffer that is read, then the one that is written."""
         compared = not spec.native
         types = {
-            "x": PAIRS if compared and spec.dtype == F64 else spec.dtype.array(spec.vec),
-            "y": PAIRS if compared and spec.out_dtype == F64 else spec.out_dtype.array(False, shared=True),
+            "x": PAIRS if compared and spec.dtype.wide else spec.dtype.array(spec.vec),
+            "y": PAIRS if compared and spec.out_dtype.wide else spec.out_dtype.array(False, shared=True),
             PARTIALS: partials(spec),
         }
         yield Binding(1, self.reads, "read-only-storage", types[self.reads])
@@ -159,7 +159,7 @@ class ReduceKernel(Kernel[Reduction]):
     def assumptions(self, choices: Specialisation) -> Iterator[Assumption]:
         """Yield the sizes at which x can be read as vec4, no step or strip is partial, and sums need few levels."""
         step = self.step * self.splits
-        if choices.dtype != F64 and self.vectorizes:
+        if not choices.dtype.wide and self.vectorizes:
             yield Assumption("vec", True, (*vectorizable(self.vectorizes), *self.vector_needs()))
         yield Assumption("edge", False, multiples(step, "length"))
         yield Assumption("edge_j", False, multiples(self.columns, "inner"))
@@ -183,10 +183,7 @@ class ReduceKernel(Kernel[Reduction]):
         """Return the places of elements of x, y, and of a normalisation's weight and bias, and their numbers."""
         reach = "(outer - 1) * outer_stride + (length - 1) * stride + (inner - 1) * inner_stride"
         x = ("x_offset + i * outer_stride + k * stride + j * inner_stride", f"x_offset + {reach} + 1")
-        if problem.op == "reduce":
-            return {"x": x, "y": ("y_offset + i * inner + j", "y_offset + outer * inner")}
-        y = ("y_offset + (i * length + k) * inner + j", "y_offset + outer * length * inner")
-        return {"x": x, "y": y, "weight": ("k", "length"), "bias": ("k", "length")}
+        return {"x": x, **problem.places}
 
     @property
     def columns(self) -> int:

@@ -11,18 +11,26 @@ from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
+from webmm import plugins
+from webmm.errors import ConfigError
 from webmm.lazy import Lazy
 from webmm.page.script import runtime
+from webmm.wgsl.compilers import shown
 
-PACKAGES = ["webmm"]  # the packages whose modules are translated
+PACKAGES = ["webmm"]  # the packages whose modules are translated, besides those of plugins
 
 
 def is_ours(module: str | None) -> bool:
-    """Tell whether a module belongs to one of PACKAGES."""
-    return (module or "").split(".")[0] in PACKAGES
+    """Tell whether a module belongs to one of PACKAGES, or to a plugin."""
+    return (module or "").split(".")[0] in PACKAGES or is_plugin(module)
 
 
-class ScriptError(Exception):
+def is_plugin(module: str | None) -> bool:
+    """Tell whether a module outside PACKAGES registered a stage or an op."""
+    return any(cls.__module__ == module for cls in plugins.registered())
+
+
+class ScriptError(ConfigError):
     """Python code that is not supported; the message has its file and line."""
 
     def __init__(self, module: str, node: ast.AST | None, what: str) -> None:
@@ -34,7 +42,7 @@ class HostError(Exception):
     """A name without a counterpart in JavaScript."""
 
 
-REGISTRIES = ("webmm.wgsl.epilogues.OWN", "webmm.kernels.REGISTERED")  # filled by user code: empty on the page
+REGISTRIES = ("webmm.wgsl.epilogues.OWN",)  # filled by user code: empty on the page
 
 
 @dataclass(frozen=True)
@@ -57,20 +65,20 @@ class Name:
 
 
 def _file(module: str) -> str:
-    is_package = hasattr(importlib.import_module(module), "__path__")
-    return f"{module.replace('.', '/')}{'/__init__' if is_package else ''}.py"
+    found = importlib.import_module(module)
+    if is_plugin(module):
+        return shown(str(found.__file__))
+    return f"{module.replace('.', '/')}{'/__init__' if hasattr(found, '__path__') else ''}.py"
 
 
-@functools.cache
-def tree(module: str) -> ast.Module:
-    """Return the syntax tree of a module."""
-    return ast.parse(inspect.getsource(importlib.import_module(module)))
-
-
-@functools.cache
 def definitions(module: str) -> dict[str, ast.stmt]:
     """Return the top-level statements of a module by the names that they bind."""
-    return {name: statement for statement in tree(module).body for name in _bound(statement)}
+    return _definitions(importlib.import_module(module))
+
+
+@functools.cache
+def _definitions(module: ModuleType) -> dict[str, ast.stmt]:
+    return {name: statement for statement in ast.parse(inspect.getsource(module)).body for name in _bound(statement)}
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
@@ -129,3 +137,11 @@ def resolve(module: str, name: str) -> Name | str:
     if isinstance(definitions(found.module).get(found.name), ast.Import | ast.ImportFrom):
         raise HostError(name)
     return found
+
+
+def refuse_in_plugin(name: Name, function: ast.FunctionDef, error: HostError) -> None:
+    """Raise ScriptError for a function of a plugin that uses a Python-only name: the page needs it."""
+    if is_plugin(name.module):
+        within = (node for node in ast.walk(function) if isinstance(node, ast.expr) and ast.unparse(node) == str(error))
+        what = f"{function.name}() uses {error}, which the page does not have"
+        raise ScriptError(name.module, next(within, function), what) from error

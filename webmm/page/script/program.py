@@ -10,7 +10,7 @@ import json
 import re
 import typing
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -19,7 +19,7 @@ from webmm.page.script import runtime
 from webmm.page.script.compact import abbreviated
 from webmm.page.script.expressions import Scope
 from webmm.page.script.functions import Functions, decorator, parameters
-from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, is_ours, resolve
+from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, is_ours, refuse_in_plugin, resolve
 from webmm.page.script.values import field as field_text
 from webmm.page.script.values import value as value_text
 
@@ -118,7 +118,8 @@ class Program:
         kept = dict(self._attributes)
         try:
             text = self._functions.function(node, self._scope(name))
-        except HostError:
+        except HostError as error:
+            refuse_in_plugin(name, node, error)
             self._attributes = kept
             return Definition(f"export const «{name}» = $.host({json.dumps(str(name))});")
         needs = self._needs
@@ -160,7 +161,8 @@ class Program:
         kept = dict(self._attributes)
         try:
             return self._functions.method(node, self._scope(name, True)), self._needs
-        except HostError:
+        except HostError as error:
+            refuse_in_plugin(name, node, error)
             self._attributes = kept
             return _hosted(f"{name}.{node.name}", node), set()
 
@@ -183,21 +185,24 @@ class Program:
 
     # The text
 
-    def text(self, late: Iterable[Name] = ()) -> str:
-        """Return the JavaScript module, for a file in a subfolder of the folder of `python.js`.
+    def texts(self, files: Mapping[str, Iterable[Name]]) -> dict[str, str]:
+        """Return JavaScript modules by file, for a subfolder of the folder of `python.js`.
 
-        It lacks what only the names `late` need.
+        Each has its `names` and what they need, except for what the files before it have, from which it imports.
         """
-        early = self._needed([name for name in self.entries if name not in set(late)])
-        return self._module([name for name in self._in_order() if name in early], "")
-
-    def late_text(self, late: Iterable[Name], core: str) -> str:
-        """Return a module next to that of `text(late)`, called `core`, with the names `late` and what it lacks."""
-        early = self._needed([name for name in self.entries if name not in set(late)])
-        names = [name for name in self._in_order() if name not in early]
-        used = {mark for name in names for mark in MARK.findall(self.found[name].text)} - set(map(str, names))
-        imported = ", ".join(sorted(self._identifiers[each] for each in used))
-        return self._module(names, f'import {{ {imported} }} from "./{core}";\n')
+        homes, texts = dict[str, str](), dict[str, str]()
+        for file, names in files.items():
+            needed = self._needed(names)
+            own = [name for name in self._in_order() if name in needed and str(name) not in homes]
+            used = {mark for name in own for mark in MARK.findall(self.found[name].text)} & homes.keys()
+            imports = "".join(
+                f'import {{ {", ".join(sorted(self._identifiers[each] for each in there))} }} from "./{other}";\n'
+                for other in files
+                if (there := [each for each in used if homes[each] == other])
+            )
+            texts[file] = self._module(own, imports)
+            homes |= dict.fromkeys(map(str, own), file)
+        return texts
 
     def _needed(self, names: Iterable[Name]) -> set[Name]:
         """Return `names` and everything that they need."""
@@ -245,7 +250,7 @@ class Program:
         return {
             str(name): name.name
             if shared[name.name] == 1 or name in self.entries
-            else f"{name.name}${name.module.removeprefix('webmm.').replace('.', '_')}"
+            else f"{name.name}${re.sub(r'[^0-9A-Za-z]', '_', name.module.removeprefix('webmm.').rpartition('/')[2])}"
             for name in self.found
         }
 
@@ -276,7 +281,10 @@ def refer(module: str, id: str) -> Name | str:
 def expressible(found: Name | str) -> Name | str:
     """Return `found`; raises HostError for a constant that has no counterpart in JavaScript."""
     if isinstance(found, Name) and not isinstance(found.value, ModuleType):
-        value_text(found.value, str, "")
+        try:
+            value_text(found.value, str, "")
+        except HostError as error:
+            raise HostError(found.name) from error
     return found
 
 

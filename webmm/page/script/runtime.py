@@ -27,7 +27,7 @@ MODULES: dict[ModuleType, tuple[str, ...]] = {
     dataclasses: ("MISSING", "asdict", "fields", "replace"),
     functools: ("reduce",),
     itertools: ("chain", "product"),
-    math: ("ceil", "floor", "inf", "isfinite", "log2", "nan", "prod", "sqrt"),
+    math: ("ceil", "exp", "floor", "inf", "isfinite", "log", "log2", "nan", "prod", "sqrt"),
     numpy: (
         *("add", "argmax", "array", "ceil", "clip", "column_stack", "exp", "log", "maximum", "minimum", "stack"),
         "zeros",

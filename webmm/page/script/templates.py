@@ -7,17 +7,22 @@ Only the features that the templates in `shaders/` use are supported; anything e
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import jinja2
 from jinja2 import nodes
 
 from webmm.dtypes import DTYPES
+from webmm.errors import ConfigError
+from webmm.kernels import REGISTERED
 from webmm.page.script import runtime
 from webmm.problems.reduce import OPERATIONS
+from webmm.wgsl.compilers import shown
 from webmm.wgsl.epilogues import ACTIVATIONS
+from webmm.wgsl.render import template_of
 
 OPERATORS: dict[type[nodes.Node], str] = {
     **{nodes.Add: "add", nodes.Sub: "sub", nodes.Mul: "mul", nodes.FloorDiv: "floordiv"},
@@ -33,7 +38,7 @@ IMPORTED = (
 FILTERS = {"upper", "join", "length", "default", "list", "reverse", "max", "rejectattr"}
 
 
-class TemplateError(Exception):
+class TemplateError(ConfigError):
     """A template feature that is not supported; the message has its file and line."""
 
     def __init__(self, template: str, node: nodes.Node, what: str) -> None:
@@ -45,21 +50,67 @@ def names(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.wgsl"))
 
 
+def of_plugins(environment: jinja2.Environment) -> dict[Path, str]:
+    """Return the files of the registered stages' templates, and of those that they include from their own folders.
+
+    The values are their names on the page: OP/STAGE.wgsl, and OP/STAGE/NAME.wgsl for what a stage includes.
+    """
+    found: dict[Path, str] = {}
+    waiting = [(Path(template_of(step)), step.template) for stage in REGISTERED for step in stage().dispatches]
+    while waiting:
+        file, name = waiting.pop()
+        if file.is_absolute() and file not in found:
+            found[file] = name
+            folder = "/".join(name.split("/")[:2]).removesuffix(".wgsl")
+            waiting += [
+                (other, f"{folder}/{other.name}") for other in _beside(_parsed(environment, file), file).values()
+            ]
+    return found
+
+
+def _parsed(environment: jinja2.Environment, file: Path) -> nodes.Template:
+    try:
+        return environment.parse(file.read_text(encoding="utf-8"), shown(str(file)))
+    except jinja2.TemplateSyntaxError as error:
+        raise ConfigError(f"{shown(str(file))}:{error.lineno}: {error.message}") from error
+
+
+def _beside(root: nodes.Template, file: Path) -> dict[str, Path]:
+    """Return the files that a plugin's template includes from its own folder, by the names in the template."""
+    given = [each.template for each in root.find_all(nodes.Import)]
+    given += [each.template for each in root.find_all(nodes.Include)]
+    named = {node.value for node in given if isinstance(node, nodes.Const)}
+    paths = {name: Path(os.path.normpath(file.parent / name)) for name in named}
+    return {name: path for name, path in paths.items() if path.is_file()}
+
+
 def by_keyword(environment: jinja2.Environment, folder: Path) -> set[str]:
     """Return the names of the methods that templates call with keywords, other than macros of templates."""
-    roots = (environment.parse((folder / name).read_text(encoding="utf-8"), name) for name in names(folder))
-    calls = (call for root in roots for call in root.find_all(nodes.Call) if call.kwargs)
+    files = (*(folder / name for name in names(folder)), *of_plugins(environment))
+    calls = (call for file in files for call in _parsed(environment, file).find_all(nodes.Call) if call.kwargs)
     return {call.node.attr for call in calls if isinstance(call.node, nodes.Getattr)}
 
 
 def module(environment: jinja2.Environment, folder: Path, name: str, every: Sequence[str]) -> str:
     """Return a JavaScript module that registers the template `name`, and imports those that it needs."""
     root = environment.parse((folder / name).read_text(encoding="utf-8"), name)
+    return _module(_Template(name), root, name, needed(root, every))
+
+
+def plugin_module(environment: jinja2.Environment, file: Path, known: Mapping[Path, str], every: Sequence[str]) -> str:
+    """Return a JavaScript module as `module()` does, of one of the templates `known` from `of_plugins()`."""
+    root = _parsed(environment, file)
+    own = {name: known[path] for name, path in _beside(root, file).items()}
+    others = {*own.values(), *needed(root, [name for name in every if name not in own])}
+    return _module(_Template(shown(str(file)), own), root, known[file], sorted(others))
+
+
+def _module(template: _Template, root: nodes.Template, name: str, others: Sequence[str]) -> str:
     up = "../" * (name.count("/") + 2)
     imports = [f'import * as $ from "{up}python.js";', f'import {{ {IMPORTED} }} from "{up}templates.js";']
     here = "../" * name.count("/") or "./"
-    imports += [f'import "{here}{other.removesuffix(".wgsl")}.js";' for other in needed(root, every)]
-    return "\n".join([*imports, f"add({json.dumps(name)}, {_Template(name).write(root)});\n"])
+    imports += [f'import "{here}{other.removesuffix(".wgsl")}.js";' for other in others]
+    return "\n".join([*imports, f"add({json.dumps(name)}, {template.write(root)});\n"])
 
 
 def needed(root: nodes.Template, every: Sequence[str]) -> list[str]:
@@ -77,8 +128,9 @@ def needed(root: nodes.Template, every: Sequence[str]) -> list[str]:
 class _Expressions:
     """Translates the expressions of one template."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, own: Mapping[str, str] | None = None) -> None:
         self.name = name
+        self.own = own or {}  # names on the page of the templates that a plugin's calls otherwise
         self.depth = 0  # nesting depth of scopes
 
     def _error(self, node: nodes.Node, what: str = "") -> TemplateError:
@@ -275,8 +327,12 @@ class _Template(_Expressions):
     def _on_include(self, node: nodes.Include) -> str:
         if node.ignore_missing or not node.with_context:
             raise self._error(node)
-        return f"o += include({self._x(node.template)}, {self._scope});\n"
+        return f"o += include({self._named(node.template)}, {self._scope});\n"
+
+    def _named(self, template: nodes.Node) -> str:
+        own = self.own.get(template.value) if isinstance(template, nodes.Const) else None
+        return json.dumps(own) if own else self._x(template)
 
     def _on_import(self, node: nodes.Import) -> str:
         context = self._scope if node.with_context else "null"
-        return f"{self._scope}.{node.target} = module({self._x(node.template)}, {context});\n"
+        return f"{self._scope}.{node.target} = module({self._named(node.template)}, {context});\n"

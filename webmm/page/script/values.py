@@ -13,7 +13,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from webmm.page.script import runtime
-from webmm.page.script.names import HostError, Name, definitions, home, home_of, is_ours
+from webmm.page.script.names import HostError, Name, definitions, home, home_of, is_ours, is_plugin
 
 UseOfName = Callable[[Name], str]  # records that a definition is needed earlier, and returns its identifier
 
@@ -52,7 +52,7 @@ def _named(x: Any, use: UseOfName, where: str) -> str:
         return expression
     if home := home_of(x):
         return use(home)
-    if isinstance(x, FunctionType):  # a lambda, or a function of another library
+    if isinstance(x, FunctionType) and not is_plugin(x.__module__):  # a lambda, or a function of another library
         return f"$.host({json.dumps(where)})"
     if isinstance(x, type) and (expression := runtime.builtin(x.__name__)):
         return expression
@@ -77,8 +77,10 @@ def _made(x: Any, use: UseOfName, where: str) -> str:
         hint = json.dumps(typing.get_args(x.type)) if typing.get_args(x.type) else None
         return field(x, hint, use, where)
     if dataclasses.is_dataclass(x) and (made := home_of(type(x))):
-        given = [getattr(x, f.name) for f in _in_order(x) if f.init]
-        return f"new {use(made)}({', '.join(map(inner, given))})"
+        given = [f for f in _in_order(x) if f.init]
+        while given and _is_default(x, given[-1]):
+            given.pop()
+        return f"new {use(made)}({', '.join(inner(getattr(x, f.name)) for f in given)})"
     if isinstance(x, tuple) and hasattr(x, "_fields") and (made := home_of(type(x))):
         return f"new {use(made)}({', '.join(map(inner, x))})"
     if isinstance(x, tuple | list):
@@ -93,6 +95,12 @@ def _made(x: Any, use: UseOfName, where: str) -> str:
 def _in_order(x: Any) -> list[dataclasses.Field[Any]]:
     """Return the fields in the order of the JavaScript constructor's parameters: keyword-only fields last."""
     return sorted(dataclasses.fields(x), key=lambda f: bool(f.kw_only))
+
+
+def _is_default(x: Any, f: dataclasses.Field[Any]) -> bool:
+    """Tell whether a field has its default value, which a constructor's last arguments may leave out."""
+    value = getattr(x, f.name)
+    return type(value) is type(f.default) and bool(value == f.default)
 
 
 def field(f: dataclasses.Field[Any], hint: str | None, use: UseOfName, where: str) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.debug.reference import Floats, Origins, Reference, by_part
-from webmm.debug.subject import Subject
+from webmm.cases.steps.reference import Floats, Origins, Reference, by_part
+from webmm.cases.steps.subject import Subject
 from webmm.dtypes import F32
 from webmm.engine.device import Device
 from webmm.kernels.quantized.packed import Packed
@@ -76,8 +76,6 @@ class ProductSubject(Subject):
 class GemmSubject(ProductSubject):
     """Floating-point products of normally distributed operands."""
 
-    op = "gemm"
-
     def drawn(self, device: Device) -> Any:
         """Create the operands, and return this subject as their holder."""
         p, rng = self.problem, np.random.default_rng(0)
@@ -94,7 +92,6 @@ class GemmSubject(ProductSubject):
 class WeightsSubject(ProductSubject):
     """Products with quantised weights; B holds the dequantised weights."""
 
-    op = "weights"
     error_b = F32.eps
     beyond_b = np.nan  # the padding of a block is unknown; A is zero there
 
@@ -113,8 +110,6 @@ class WeightsSubject(ProductSubject):
 
 class IntegerSubject(ProductSubject):
     """Products of 8-bit integers; `packed` multiplies the raw integers, and applies the zero points at the end."""
-
-    op = "quantized"
 
     def drawn(self, device: Device) -> Any:
         """Return the op's case; A and B are its operands as the kernel multiplies them."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases import OPS
-from webmm.debug.reference import Floats, Reference
+from webmm.cases.steps.reference import Floats, Reference
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError
 
@@ -18,12 +17,13 @@ SPARE = 64  # minimum number of slots for steps beyond the end, which the last t
 
 
 class Subject(ABC):
-    """A problem with operands whose kernel is inspected: `length` inner steps, with slots for `steps` of them."""
+    """A problem of the row `op` whose kernel is inspected: `length` inner steps, with slots for `steps` of them.
 
-    op: ClassVar[str] = ""  # the op of these problems
+    Raises ProblemError if there are too many steps.
+    """
 
-    def __init__(self, kernel: Any, problem: Any) -> None:
-        self.kernel, self.problem = kernel, problem  # of this op
+    def __init__(self, op: Any, kernel: Any, problem: Any) -> None:
+        self.op, self.kernel, self.problem = op, kernel, problem
         if self.length > MAX_STEPS:
             raise ProblemError(f"the problem has {self.length:,} inner steps; at most {MAX_STEPS:,} can be recorded")
         self.steps = self.length + 2 * self.reach + SPARE
@@ -35,7 +35,7 @@ class Subject(ABC):
 
     def drawn(self, device: Device) -> Any:
         """Return an object with `inputs`: by default the op's case."""
-        return OPS[self.problem.op].case(device, self.problem)
+        return self.op.case(device, self.problem)
 
     @property
     @abstractmethod
@@ -61,7 +61,7 @@ class Subject(ABC):
         """Raise ProblemError if there is no such element."""
         rows, columns = self.shape
         if not (0 <= row < rows and 0 <= col < columns):
-            name = "C" if self.op in ("gemm", "weights", "quantized") else "the result"
+            name = "C" if self.op.result == "C" else "the result"
             raise ProblemError(
                 f"{name} is {rows}x{columns}: it has no element ({row}, {col}); rows and columns count from 0"
             )

@@ -7,17 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.cases.elementwise import rounding as elementwise_rounding
-from webmm.cases.elementwise import scale_of
-from webmm.cases.normalise import EXP_ERROR
-from webmm.cases.normalise import rounding as normalise_rounding
-from webmm.cases.reduce import rounding
-from webmm.debug.reference import Floats, Origins, Reference, by_part
-from webmm.debug.subject import Subject
+from webmm.cases.steps.reference import Floats, Origins, Reference, by_part
+from webmm.cases.steps.subject import Subject
 from webmm.dtypes import F32, I32
 from webmm.problems.normalise import NORMALISATIONS
 from webmm.problems.reduce import operation_of
-from webmm.wgsl.epilogues import activation_of
 
 RUNNING = {  # cumulative functions of the operations that are not sums
     **{"max": np.maximum.accumulate, "min": np.minimum.accumulate},
@@ -27,8 +21,6 @@ RUNNING = {  # cumulative functions of the operations that are not sums
 
 class ReductionSubject(Subject):
     """A reduction: one number for each row x[i, :, j], whose index is i·inner + j."""
-
-    op = "reduce"
 
     @property
     def length(self) -> int:
@@ -82,7 +74,7 @@ class ReductionSubject(Subject):
         values = by_part(parts, x, RUNNING.get(name, np.cumsum))
         counts = by_part(parts, np.ones(self.length), np.cumsum)
         if name == "logsumexp":
-            return values, (EXP_ERROR + counts * F32.eps) * (8 + np.abs(values))
+            return values, (F32.exp_error + counts * F32.eps) * (8 + np.abs(values))
         if name == "prod":
             return values, counts * F32.eps * np.abs(values)
         slack = counts * F32.eps * by_part(parts, np.abs(x), np.cumsum)
@@ -105,7 +97,7 @@ class ReductionSubject(Subject):
             {"x": elements, "sum": self.filled(sums)},
             {"x": F32.eps * np.abs(elements) if integers else np.zeros(self.steps), "sum": self.filled(slack)},
             self.parts(),
-            *(total, rounding(self.problem) * float(size)),
+            *(total, self.op.bound(self.problem) * float(size)),
             lambda result: float(result.reshape(-1)[row]),
             every=frozenset("x"),
             places={"x": f"x[{row}, {{k}}]"},
@@ -129,8 +121,6 @@ def _first_of_running_maximum(x: Floats) -> NDArray[np.intp]:
 
 class NormalisationSubject(ReductionSubject):
     """A normalisation of rows: element `col` of row `row`."""
-
-    op = "normalise"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -156,7 +146,7 @@ class NormalisationSubject(ReductionSubject):
         squared, off = (x - centre) ** 2, self.length * F32.eps * (np.abs(x) + np.abs(x).max()) ** 2
         squares = by_part(self.parts()[: self.length], squared, np.cumsum)
         squares_off = by_part(self.parts()[: self.length], 2 * off, np.cumsum)
-        allowed = normalise_rounding(p) * float(np.abs(y).max())
+        allowed = self.op.bound(p) * float(np.abs(y).max())
 
         def stored(result: NDArray[Any]) -> float:
             return float(result.reshape(p.outer, p.length, p.inner)[row // p.inner, col, row % p.inner])
@@ -198,8 +188,6 @@ class NormalisationSubject(ReductionSubject):
 class ElementwiseSubject(Subject):
     """A function of each element x[row]."""
 
-    op = "elementwise"
-
     @property
     def length(self) -> int:
         """A single step."""
@@ -214,14 +202,14 @@ class ElementwiseSubject(Subject):
         """Return the element and its result."""
         del col
         x = self.case.x[row : row + 1].astype(np.float64)
-        y = activation_of(self.problem.activation).reference(x)
-        allowed = elementwise_rounding(self.problem.dtype) * float(scale_of(self.problem, x, y)[0])
+        ((value, unit),) = self.op.reference(self.problem, x.tolist())
+        y, allowed = np.array([value]), self.op.bound(self.problem) * unit
         return Reference(
             *(f"y[{row}]", 1, {"x": {"LOADED": "x"}, "y": {"RESULT": "y"}}),
             {"x": self.padded(x), "y": self.padded(y)},
             {"x": np.zeros(self.steps), "y": np.full(self.steps, allowed)},
             np.zeros(self.steps, np.intp),
-            total=float(y[0]),
+            total=value,
             allowed=allowed + float(self.problem.dtype.tiny),
             stored=lambda result: float(result.reshape(-1)[row]),
             every=frozenset("xy"),

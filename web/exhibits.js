@@ -1,0 +1,158 @@
+// @ts-check
+/** The exhibits of ops: stages on problems of a few sizes with random inputs, whose results translated Python checks. */
+
+import { MEANINGS, breathe, spread } from "./check.js";
+import { NDArray } from "./numpy.js";
+import { shape } from "./ops.js";
+import { taskOf } from "./prepared.js";
+import { list, provide } from "./python.js";
+import { HostArray, Matrix } from "./webmm.js";
+
+/** @typedef {import("./bundle.js").Python} Python */
+/** @typedef {import("./webmm.js").Device} Device */
+/** @typedef {import("./webmm.js").DeviceArray} DeviceArray */
+/** @typedef {import("./prepared.js").Rung} Rung */
+/** @typedef {import("./bench.js").Verdict} Verdict */
+/** @typedef {{scope: string, error: number, bound: number, first: string}} Compared what was compared, the largest error, its bound, and the first wrong result in words */
+
+const COMPARED = 2 ** 20; // elements of which every row is compared; of larger arrays evenly spread rows
+const CHUNK = 12; // milliseconds of work between two calls of breathe()
+
+for (const [name, meaning] of Object.entries(MEANINGS))
+  provide(`webmm.wgsl.epilogues.${name}`, (x) => new NDArray(x.data.map(meaning)));
+
+/**
+ * Compare a result with the row's reference.
+ * @param {Python} row @param {Python} problem of x[m, n, k] along n @param {Float32Array} x @param {Float32Array} y @returns {Promise<Compared>}
+ */
+export async function compared(row, problem, x, y) {
+  const [m, n, k] = problem.sizes;
+  const bound = row.bound(problem);
+  const { dtype } = written(problem);
+  const rows = spread(m * k, Math.max(1, Math.floor(COMPARED / n)));
+  const scope = rows.length === m * k ? "every result" : `the results of ${rows.length.toLocaleString("en")} rows`;
+  let [error, first, breath] = [0, "", performance.now()];
+  let infinite = 0;
+  for (const at of rows) {
+    const [i, j] = [Math.floor(at / k), at % k];
+    const values = Array.from({ length: n }, (_, place) => x[(i * n + place) * k + j]);
+    if (!values.every(Number.isFinite)) infinite += 1;
+    else
+      list(row.reference(problem, values)).forEach(([expected, unit], place, { length }) => {
+        const index = (i * length + place) * k + j;
+        const off = errorOf(y[index], expected, unit, dtype);
+        if (!(off <= bound) && !first)
+          first = `y[${index}]: expected ${Number(expected.toPrecision(6))}, got ${Number(y[index].toPrecision(6))}`;
+        if (!(off <= error)) error = Number.isNaN(off) ? Infinity : off;
+      });
+    if (performance.now() - breath > CHUNK) {
+      await breathe();
+      breath = performance.now();
+    }
+  }
+  if (!infinite && y.some(Number.isNaN)) error = Infinity;
+  return {
+    scope: scope + (infinite ? ` except in rows with NaN or infinities (${infinite})` : ""),
+    error,
+    bound,
+    first,
+  };
+}
+
+/** The error of a result that is stored as `dtype`, as a multiple of `unit`. @param {number} got @param {number} expected @param {number} unit @param {Python} dtype @returns {number} NaN for NaN */
+function errorOf(got, expected, unit, { eps, tiny }) {
+  if (got === expected) return 0;
+  if (!eps) return Math.abs(got - expected) / unit; // an integer
+  const least = tiny / eps; // shaders may take smaller numbers for 0
+  const most = ((2 - eps / 2) * 2) / least; // this and larger numbers become infinite
+  if (Math.abs(expected) >= most) return got === Math.sign(expected) * Infinity ? 0 : Infinity;
+  const difference = Math.abs(got - expected);
+  return difference <= least ? 0 : difference / unit;
+}
+
+/** @param {Python} problem @returns {Python} the extent of its result */
+const written = (problem) => problem.buffers().find((/** @type {any} */ { written }) => written);
+
+/** @param {Device} device @param {Python} problem @returns {Promise<DeviceArray>} an array for its result, full of NaN or, for integers, of −1 */
+export function blank(device, problem) {
+  const { end, dtype } = written(problem);
+  const filling = new Float32Array(end).fill(dtype.eps ? NaN : -1);
+  return device.array(HostArray.from(filling).as(dtype.name));
+}
+
+/** A problem with one input, whose result the row's reference checks. */
+export class RowCase {
+  /** @param {Device} device @param {Python} row @param {Python} problem @param {HostArray} host @param {DeviceArray} x */
+  constructor(device, row, problem, host, x) {
+    this.device = device;
+    this.row = row;
+    this.of = problem;
+    this.problem = taskOf(problem);
+    this.host = host;
+    this.x = x;
+  }
+
+  /** @param {Device} device @param {Python} row @param {Python} problem */
+  static async random(device, row, problem) {
+    const [m, n, k] = problem.sizes;
+    const host = Matrix.random(m, n * k, 1, problem.dtype.name);
+    return new RowCase(device, row, problem, host, await device.array(host));
+  }
+
+  free() {
+    this.x.free();
+  }
+
+  /** @param {Rung} rung @returns {string | null} */
+  reason(rung) {
+    return this.device.reason(rung.kernel, this.of);
+  }
+
+  /** No probes are needed, since these problems take little time. @returns {never[]} */
+  probes() {
+    return [];
+  }
+
+  /** @param {Rung} rung */
+  async open(rung) {
+    const y = await blank(this.device, this.of);
+    try {
+      const launch = await this.device.launches.get(rung.kernel.of, this.of, [this.x, y]);
+      return { launch, verdict: () => this.#verdict(y), free: () => y.free() };
+    } catch (error) {
+      y.free();
+      throw error;
+    }
+  }
+
+  /** @param {DeviceArray} y @returns {Promise<Verdict>} */
+  async #verdict(y) {
+    const got = (await y.read()).floats();
+    const { error, bound, first } = await compared(this.row, this.of, this.host.floats(), got);
+    const words = `the largest error is ${error.toExponential(2)}; rounding explains at most ${bound.toExponential(2)}`;
+    const wrong = error <= bound ? null : [first, words].filter(Boolean).join("; ");
+    return { wrong, max_error: error, error_bound: bound };
+  }
+}
+
+/**
+ * An exhibit: the stages of an op, sizes and problems on this kind of adapter; `load` is null if the page cannot check it.
+ * @typedef {{op: string, stages: string[], sizes: [string, string][], problem: (size: string, dtype: string) => Python,
+ *   load: ((size: string, dtype: string) => Promise<RowCase>) | null}} Exhibit
+ */
+
+/** @param {Device} device @param {number} number in index.shown @returns {Promise<Exhibit>} */
+export async function exhibit(device, number) {
+  const { bundle } = device;
+  const { op, exhibit: shown, checked } = (await bundle.module("ops.js")).SHOWN[number];
+  const row = await bundle.row(op, shown.variant);
+  const sizes = shown.sizes.get(device.info.kind === "cpu" ? "cpu" : "gpu");
+  const problem = (/** @type {string} */ size, /** @type {string} */ dtype) => row.problem(sizes[Number(size)], dtype);
+  return {
+    op,
+    stages: shown.stages.length ? shown.stages : [...bundle.core.STAGES.get(op).keys()],
+    sizes: Object.keys(sizes).map((i) => [i, shape(taskOf(problem(i, "float32")))]),
+    problem,
+    load: checked ? (size, dtype) => RowCase.random(device, row, problem(size, dtype)) : null,
+  };
+}

@@ -1,0 +1,86 @@
+// @ts-check
+/** The form of an op of one array: the visitor's X, along its rows; the op's row checks the result. */
+
+import { exponent } from "../charts.js";
+import { field, h, select, time } from "../dom.js";
+import { blank, compared } from "../exhibits.js";
+import { Matrix, UnsupportedError, inWords } from "../webmm.js";
+import { available } from "./ladder.js";
+import { operand, show } from "./matrices.js";
+
+/** @typedef {import("../main.js").App} App */
+
+/** @param {App} app @param {string} name an op, or OP:VARIANT @returns {HTMLElement} */
+export function form(app, name) {
+  const { bundle, device } = app;
+  const x = operand(app, "X");
+  const dtype = select({ id: "form-dtype" }, available(app));
+  const message = h("p", { class: "message", id: "form-message", role: "status" });
+  const run = h("button", { type: "button", class: "primary", id: "form-run", onclick: start }, `Compute ${name}`);
+  const result = h("div", { class: "result" });
+  return h(
+    "div",
+    {},
+    h("div", { class: "operands" }, x.element),
+    h("div", { class: "controls" }, field("Element type", dtype), run),
+    message,
+    result,
+  );
+
+  async function start() {
+    run.disabled = true;
+    message.classList.remove("error");
+    message.textContent = "Computing …";
+    result.replaceChildren();
+    try {
+      await app.exclusively(compute);
+    } catch (error) {
+      message.textContent = inWords(error);
+      message.classList.add("error");
+    } finally {
+      run.disabled = false;
+    }
+  }
+
+  async function compute() {
+    const given = await x.matrix();
+    if (!(given instanceof Matrix))
+      throw new UnsupportedError("a file that is too large for memory can be an operand of a matrix product only");
+    const host = given.as(/** @type {import("../webmm.js").DType} */ (dtype.value));
+    const row = await bundle.row(.../** @type {[string, string?]} */ (name.split(":")));
+    const problem = row.problem([host.rows, host.columns, 1], host.dtype);
+    const started = performance.now();
+    const kernel = device.choose(problem);
+    const y = await computed(kernel.of, problem, host);
+    const spent = (performance.now() - started) * 1e3;
+    message.textContent = "Checking on the CPU …";
+    const numbers = y.floats();
+    const { scope, error, bound, first } = await compared(row, problem, host.floats(), numbers);
+    const columns = numbers.length / host.rows;
+    const right = error <= bound;
+    message.classList.toggle("error", !right);
+    message.textContent = right
+      ? `y is ${host.rows}×${columns} ${y.dtype}, computed by ${kernel.label} in ${time(spent)}, upload and download included.`
+      : `y is wrong (${first}): this browser or driver computes it incorrectly. Please report it, with the adapter's name.`;
+    app.announce(message.textContent);
+    const check = `${scope} compared; largest error is ${exponent(error)}, rounding explains up to ${exponent(bound)}`;
+    const file = `${name.replace(":", "-")}-${host.rows}x${columns}`;
+    show(result, new Matrix(numbers, [host.rows, columns]), "y", file, check);
+  }
+
+  /** @param {any} kernel @param {any} problem translated @param {Matrix} host */
+  async function computed(kernel, problem, host) {
+    const there = await device.array(host);
+    const y = await blank(device, problem).catch((error) => {
+      there.free();
+      throw error;
+    });
+    try {
+      device.submit(await device.launches.get(kernel, problem, [there, y]), 1);
+      return await y.read();
+    } finally {
+      there.free();
+      y.free();
+    }
+  }
+}
