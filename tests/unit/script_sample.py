@@ -171,6 +171,7 @@ def text() -> Any:
         WORD.sub(r"\2\1$", "ab\ncd"),
         "a1".upper().lower().startswith(("a", "b")),
         "x,y".replace(",", "$&"),
+        f"$.add {name} $.add" + "$.mul",  # not a name of the runtime
     )
 
 

@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from webmm.page.script import templates
-from webmm.page.script.compact import compact
-from webmm.page.script.names import Name
+from webmm.page.script.names import Name, ScriptError
 from webmm.page.script.program import Program
 from webmm.wgsl.render import environment, shader_folder
 
@@ -90,5 +90,12 @@ def write_templates(folder: Path) -> int:
     for name in names:
         file = (folder / name).with_suffix(".js")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(compact(templates.module(environment(), shader_folder(), name, names)), encoding="utf-8")
+        file.write_text(templates.module(environment(), shader_folder(), name, names), encoding="utf-8")
     return len(names)
+
+
+if __name__ == "__main__":  # for `make lint`
+    try:
+        modules(program())
+    except ScriptError as error:
+        sys.exit(str(error))

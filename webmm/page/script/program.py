@@ -16,7 +16,6 @@ from types import ModuleType
 from typing import Any
 
 from webmm.page.script import runtime
-from webmm.page.script.compact import abbreviated
 from webmm.page.script.expressions import Scope
 from webmm.page.script.functions import Functions, decorator, parameters
 from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, is_ours, resolve
@@ -216,7 +215,7 @@ class Program:
         body = "\n".join(self.found[name].text for name in definitions)
         by_keyword = self._functions.by_keyword
         body = SIGNED.sub(lambda match: match.group(0) if match.group(1) in by_keyword else "", body)
-        return abbreviated(header + MARK.sub(lambda match: identifiers[match.group(1)], body)) + "\n"
+        return runtime.imported(header + MARK.sub(lambda match: identifiers[match.group(1)], body)) + "\n"
 
     def identifier(self, name: Name) -> str:
         """Return the exported identifier of a definition; raises KeyError if the module does not have it."""
