@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import operator
 import re
 import struct
 from abc import ABC, abstractmethod
@@ -134,6 +135,7 @@ def booleans() -> Any:
         zero or 7,
         not nothing,
         bool({}),
+        bool(math.nan),
         yes and 2,
     )
 
@@ -276,6 +278,11 @@ def errors() -> Any:
             found.append(Box(width).width)
         except ConfigError as error:
             found.append(str(error))
+    for x in (3, 3.5, "x"):
+        try:
+            found.append(operator.index(x))
+        except TypeError:
+            found.append(f"no index: {x!r}")
     try:
         int("x")
     except (ValueError, KeyError):

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from webmm.arguments.quantized import integer_range
 from webmm.cases.quantized import scheme_of
 from webmm.choose import tuned
 from webmm.dtypes import F16, U8
@@ -33,7 +34,6 @@ from webmm.page.index import SCHEMA
 from webmm.page.script import templates
 from webmm.problems.base import Problem
 from webmm.problems.gemm import gemm
-from webmm.problems.scheme import integer_range
 from webmm.wgsl import naga
 from webmm.wgsl.render import render, shader_folder
 
@@ -90,7 +90,9 @@ class Pair { #a = 1
   static of() { return new Pair }
 }
 const found = typeof /x  y/ in {}
+const missing = (x) => x === undefined
 if (i) /=/.test("=") && (j += 1)
+console.log(missing(undefined), missing(0))
 console.log(JSON.stringify([half(8), words, pattern.source, i, j, text, Pair.of().both, found, 6 / 2 / 3, (4) / 2 / 1]))
 """
 
@@ -108,6 +110,7 @@ def test_minified_scripts_behave_the_same(tmp_path: Path) -> None:
     told += [subprocess.run(["node", script], capture_output=True, text=True, check=True).stdout]
     assert told[0] == told[1]
     assert "comment" not in script.read_text()
+    assert "0[0]" not in script.read_text()
     assert len(script.read_text()) < len(LAID_OUT) - 60
     assert style.read_text() == ".a :hover,.b>p{margin:0 auto}"
 

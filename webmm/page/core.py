@@ -15,7 +15,21 @@ from webmm.page.script.program import Program
 from webmm.wgsl.render import environment, shader_folder
 
 EXPORTS: dict[str, tuple[str, ...]] = {
-    "webmm.calls.strided": ("batch_axes", "broadcast_shape", "matrix_operand", "problems"),
+    "webmm.arguments.arrays": ("broadcast_shape", "element_of"),
+    "webmm.arguments.buffers": ("check_buffers",),
+    "webmm.arguments.pieces": ("in_place", "product_axes"),
+    "webmm.arguments.products": (
+        *("batch_axes", "bias_kind", "check_bias", "check_in_place", "check_residual", "matrix_operand"),
+        *("matrix_shape", "problem_of", "problems", "quantized_of", "result_shape", "row_major", "weighted_of"),
+    ),
+    "webmm.arguments.quantized": (
+        *("check_integer_bias", "check_length", "check_sums", "check_zero_c", "furthest", "integer_range"),
+        *("quantized_shape", "result_dtype", "weighted_shape", "wrong_scale", "wrong_zero"),
+    ),
+    "webmm.arguments.rows": (
+        *("axes_of", "check_axes", "check_vector", "each_ikj", "ikj", "ikj_shape", "normalisation_of", "of_nothing"),
+        *("reduced_shape", "reduction_of"),
+    ),
     "webmm.choose": ("candidates",),
     "webmm.choose.gemm": ("attainable", "made_for_matrix_units", "pieces"),
     "webmm.choose.limits": ("dispatch_limits",),
@@ -24,7 +38,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.cut.arrays": ("Extents", "array_pieces"),
     "webmm.cut.pieces": ("Limits",),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
-    "webmm.wgsl.epilogues": ("ACTIVATIONS", "BIASES", "Epilogue", "activation_name"),
+    "webmm.wgsl.epilogues": ("ACTIVATIONS", "BIASES", "Epilogue", "Terms", "activation_name"),
     "webmm.wgsl.export": ("stage",),
     "webmm.kernels": ("STAGES", "configure", "kernel_class"),
     "webmm.kernels.base": (
@@ -65,8 +79,9 @@ EXPORTS: dict[str, tuple[str, ...]] = {
 # arrays, the template environment.
 DESCRIBED = {
     *("candidates", "capabilities", "driver", "engine", "info", "kind", "name", "predicted"),
-    *("get_template", "ndim", "offset", "render", "shape", "strides"),
+    *("capacity", "device", "dtype", "element", "get_template", "mT", "ndim", "offset", "render", "shape", "strides"),
 }
+PROVIDED = ("webmm.arguments.options.spelled",)  # functions that JavaScript has of its own
 UNUSED = ("webmm.kernels.base.Kernel.space",)  # methods that nothing on the page calls
 
 
@@ -81,7 +96,7 @@ def modules(program: Program) -> dict[str, str]:
 def program() -> Program:
     """Return the translation of EXPORTS; raises ScriptError for Python outside the supported subset."""
     entries = [Name(module, name) for module, names in EXPORTS.items() for name in names]
-    return Program(entries, DESCRIBED, templates.by_keyword(environment(), shader_folder()), UNUSED)
+    return Program(entries, DESCRIBED, templates.by_keyword(environment(), shader_folder()), UNUSED, PROVIDED)
 
 
 def write_templates(folder: Path) -> int:

