@@ -126,6 +126,15 @@ def test_constructs_beyond_the_subset_are_errors(
         translate()
 
 
+def test_javascript_provides_functions_of_its_own(folder: Path) -> None:
+    name = Name(SAMPLE, "counted")
+    program = Program([name], provided=[str(name)])
+    (folder / "bundle" / "core.js").write_text(program.text())
+    head = 'import * as $ from "./python.js";\nimport { counted } from "./bundle/core.js";\n'
+    told = node(folder, head + f'$.provide("{name}", (n) => `mine ${{n}}`);\nconsole.log(counted(3));')
+    assert told == "mine 3\n"
+
+
 def test_the_runtime_defines_every_promised_name(folder: Path) -> None:
     wanted = [*runtime.BUILTINS, *runtime.RENAMED.values()]
     wanted += [f"{module.__name__}.{name}" for module, members in runtime.MODULES.items() for name in members]
