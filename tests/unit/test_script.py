@@ -135,6 +135,15 @@ def test_javascript_provides_functions_of_its_own(folder: Path) -> None:
     assert told == "mine 3\n"
 
 
+@pytest.mark.parametrize("source", ["def f(x): return open(x)", "class f:\n    def g(self): return open(self)"])
+def test_pure_packages_have_no_functions_for_python_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    assert "host as" in translated(tmp_path, monkeypatch, source)().text()
+    with pytest.raises(ScriptError, match=r"given\.py:\d: [fg]\(\) uses open, which only Python has"):
+        Program([Name("given", "f")], pure=["given"])
+
+
 def test_the_runtime_defines_every_promised_name(folder: Path) -> None:
     wanted = [*runtime.BUILTINS, *runtime.RENAMED.values()]
     wanted += [f"{module.__name__}.{name}" for module, members in runtime.MODULES.items() for name in members]

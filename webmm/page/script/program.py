@@ -42,8 +42,8 @@ class Program:
 
     The names of parameters are kept for `names`, and for functions and methods called with keywords at run time, in
     translated code or, if they are in `by_keyword`, by others. Methods in `omitted` (module.Class.method) are left out,
-    functions in `provided` are JavaScript's own.
-    Raises ScriptError, with file and line, for code outside the supported subset.
+    functions in `provided` are JavaScript's own. A function that uses Python-only names raises when it is called; the
+    packages `pure` have none. Raises ScriptError, with file and line, for code outside the supported subset.
     """
 
     def __init__(
@@ -53,11 +53,13 @@ class Program:
         by_keyword: Iterable[str] = (),
         omitted: Iterable[str] = (),
         provided: Iterable[str] = (),
+        pure: Sequence[str] = (),
     ) -> None:
         self.entries = list(names)
         self.described = set(described)
         self.omitted = set(omitted)
         self.provided = set(provided)
+        self.pure = tuple(f"{package}." for package in pure)
         self.found: dict[Name, Definition] = {}
         self._needs: set[Name] = set()
         self._attributes: dict[str, tuple[str, ast.AST]] = {}
@@ -118,13 +120,15 @@ class Program:
     def _function(self, name: Name, node: ast.FunctionDef) -> Definition:
         self._needs = set()
         kept = dict(self._attributes)
+        hosted = Definition(f"export const «{name}» = $.host({json.dumps(str(name))});")
+        if str(name) in self.provided:
+            return hosted
         try:
-            if str(name) in self.provided:
-                raise HostError(name.name)
             text = self._functions.function(node, self._scope(name))
-        except HostError:
+        except HostError as error:
+            self._check_impure(name, node, error)
             self._attributes = kept
-            return Definition(f"export const «{name}» = $.host({json.dumps(str(name))});")
+            return hosted
         needs = self._needs
         if text.startswith("$."):
             text = f"export const «{name}» = {text};"
@@ -164,9 +168,14 @@ class Program:
         kept = dict(self._attributes)
         try:
             return self._functions.method(node, self._scope(name, True)), self._needs
-        except HostError:
+        except HostError as error:
+            self._check_impure(name, node, error)
             self._attributes = kept
             return _hosted(f"{name}.{node.name}", node), set()
+
+    def _check_impure(self, name: Name, node: ast.FunctionDef, error: HostError) -> None:
+        if f"{name.module}.".startswith(self.pure):
+            raise ScriptError(name.module, node, f"{node.name}() uses {error}, which only Python has") from error
 
     def _declared(self, name: Name, cls: type[Any]) -> tuple[list[str], list[str], set[Name]]:
         """Return the attributes and fields that a class itself declares, and the names that they need."""
