@@ -42,7 +42,7 @@ def test_start_shows_the_adapter_and_a_figure(open_page, page_folder) -> None:
 
 
 def test_first_load_is_small(tmp_path: Path) -> None:
-    if not minify.is_installed():
+    if minify.library() is None:
         missing("tdewolff-minify")
     summary = bundle.build(tmp_path / "page")
     assert summary.first_load < FIRST_LOAD

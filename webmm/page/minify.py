@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 KINDS = {".js": "application/javascript", ".css": "text/css"}
@@ -10,23 +11,20 @@ UNDEFINED = re.compile(r"(?<![\w$.)\]])0\[0\]")  # how the library writes it: a 
 KEPT = ("sw.js",)  # the service worker, whose size does not matter, is edited afterwards
 
 
-def is_installed() -> bool:
-    """Return whether the library can be imported."""
+def library() -> Callable[[str, str], str] | None:
+    """Return the library's function of a media type and a text, or None if it is not installed."""
     try:
-        import minify  # noqa: F401
+        from minify import string
     except ImportError:
-        return False
-    return True
+        return None
+    return string  # type: ignore[no-any-return]
 
 
 def minify_folder(folder: Path) -> None:
     """Minify the scripts and styles below `folder` in place; without the library, they stay as they are."""
-    if not is_installed():
+    if (minified := library()) is None:
         return
-    import minify
-
     for path in sorted(folder.rglob("*")):
         if path.suffix in KINDS and path.name not in KEPT:
-            text = path.read_text(encoding="utf-8")
-            short = minify.string(KINDS[path.suffix], text)
-            path.write_text(UNDEFINED.sub("void 0", short), encoding="utf-8")
+            text = minified(KINDS[path.suffix], path.read_text(encoding="utf-8"))
+            path.write_text(UNDEFINED.sub("void 0", text), encoding="utf-8")
