@@ -15,6 +15,7 @@ from webmm.lazy import Lazy
 from webmm.page.script import runtime
 
 PACKAGES = ["webmm"]  # the packages whose modules are translated
+PURE = ("webmm.arguments", "webmm.cut", "webmm.kernels")  # those all of whose functions JavaScript can call
 
 
 def is_ours(module: str | None) -> bool:
@@ -129,3 +130,9 @@ def resolve(module: str, name: str) -> Name | str:
     if isinstance(definitions(found.module).get(found.name), ast.Import | ast.ImportFrom):
         raise HostError(name)
     return found
+
+
+def refuse_in_pure(name: Name, function: ast.FunctionDef, error: HostError) -> None:
+    """Raise ScriptError for a function of a package in PURE that uses a Python-only name."""
+    if f"{name.module}.".startswith(tuple(f"{package}." for package in PURE)):
+        raise ScriptError(name.module, function, f"{function.name}() uses {error}, which only Python has") from error

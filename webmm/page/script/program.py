@@ -18,7 +18,7 @@ from typing import Any
 from webmm.page.script import runtime
 from webmm.page.script.expressions import Scope
 from webmm.page.script.functions import Functions, decorator, parameters
-from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, is_ours, resolve
+from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, is_ours, refuse_in_pure, resolve
 from webmm.page.script.values import field as field_text
 from webmm.page.script.values import value as value_text
 
@@ -43,7 +43,7 @@ class Program:
     The names of parameters are kept for `names`, and for functions and methods called with keywords at run time, in
     translated code or, if they are in `by_keyword`, by others. Methods in `omitted` (module.Class.method) are left out,
     functions in `provided` are JavaScript's own. A function that uses Python-only names raises when it is called; the
-    packages `pure` have none. Raises ScriptError, with file and line, for code outside the supported subset.
+    packages PURE have none. Raises ScriptError, with file and line, for code outside the supported subset.
     """
 
     def __init__(
@@ -53,13 +53,11 @@ class Program:
         by_keyword: Iterable[str] = (),
         omitted: Iterable[str] = (),
         provided: Iterable[str] = (),
-        pure: Sequence[str] = (),
     ) -> None:
         self.entries = list(names)
         self.described = set(described)
         self.omitted = set(omitted)
         self.provided = set(provided)
-        self.pure = tuple(f"{package}." for package in pure)
         self.found: dict[Name, Definition] = {}
         self._needs: set[Name] = set()
         self._attributes: dict[str, tuple[str, ast.AST]] = {}
@@ -126,7 +124,7 @@ class Program:
         try:
             text = self._functions.function(node, self._scope(name))
         except HostError as error:
-            self._check_impure(name, node, error)
+            refuse_in_pure(name, node, error)
             self._attributes = kept
             return hosted
         needs = self._needs
@@ -169,13 +167,9 @@ class Program:
         try:
             return self._functions.method(node, self._scope(name, True)), self._needs
         except HostError as error:
-            self._check_impure(name, node, error)
+            refuse_in_pure(name, node, error)
             self._attributes = kept
             return _hosted(f"{name}.{node.name}", node), set()
-
-    def _check_impure(self, name: Name, node: ast.FunctionDef, error: HostError) -> None:
-        if f"{name.module}.".startswith(self.pure):
-            raise ScriptError(name.module, node, f"{node.name}() uses {error}, which only Python has") from error
 
     def _declared(self, name: Name, cls: type[Any]) -> tuple[list[str], list[str], set[Name]]:
         """Return the attributes and fields that a class itself declares, and the names that they need."""
