@@ -126,9 +126,10 @@ def test_constructs_beyond_the_subset_are_errors(
         translate()
 
 
-def test_javascript_provides_functions_of_its_own(folder: Path) -> None:
+def test_javascript_provides_functions_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = Name(SAMPLE, "counted")
-    program = Program([name], provided=[str(name)])
+    monkeypatch.setattr(names, "PROVIDED", (str(name),))
+    program = Program([name])
     (folder / "bundle" / "core.js").write_text(program.text())
     head = 'import * as $ from "./python.js";\nimport { counted } from "./bundle/core.js";\n'
     told = node(folder, head + f'$.provide("{name}", (n) => `mine ${{n}}`);\nconsole.log(counted(3));')

@@ -81,7 +81,6 @@ DESCRIBED = {
     *("candidates", "capabilities", "driver", "engine", "info", "kind", "name", "predicted"),
     *("capacity", "device", "dtype", "element", "get_template", "mT", "ndim", "offset", "render", "shape", "strides"),
 }
-PROVIDED = ("webmm.arguments.options.spelled",)  # functions that JavaScript has of its own
 UNUSED = ("webmm.kernels.base.Kernel.space",)  # methods that nothing on the page calls
 
 
@@ -96,7 +95,7 @@ def modules(program: Program) -> dict[str, str]:
 def program() -> Program:
     """Return the translation of EXPORTS; raises ScriptError for Python outside the supported subset."""
     entries = [Name(module, name) for module, names in EXPORTS.items() for name in names]
-    return Program(entries, DESCRIBED, templates.by_keyword(environment(), shader_folder()), UNUSED, PROVIDED)
+    return Program(entries, DESCRIBED, templates.by_keyword(environment(), shader_folder()), UNUSED)
 
 
 def write_templates(folder: Path) -> int:

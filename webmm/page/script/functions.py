@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from webmm.page.script.calls import Calls
 from webmm.page.script.expressions import Scope, local
-from webmm.page.script.names import HostError, ScriptError
+from webmm.page.script.names import HostError, ScriptError, is_provided
 
 INDENT = " "
 METHOD_DECORATORS = {"property", "cached_property", "classmethod", "staticmethod", "abstractmethod"}
@@ -23,6 +23,8 @@ class Functions(Calls):
         decorators = {decorator(each) for each in node.decorator_list}
         if unknown := decorators - FUNCTION_DECORATORS:
             raise HostError(unknown.pop())
+        if is_provided(scope.module, node.name):
+            raise HostError(node.name)
         text = self._written(node, scope, f"function{_star(node)} {local(node.name)}", node.args)
         return f"$.remembered({text})" if decorators else text
 

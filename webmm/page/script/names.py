@@ -16,6 +16,7 @@ from webmm.page.script import runtime
 
 PACKAGES = ["webmm"]  # the packages whose modules are translated
 PURE = ("webmm.arguments", "webmm.cut", "webmm.kernels")  # those all of whose functions JavaScript can call
+PROVIDED = ("webmm.arguments.options.spelled",)  # … although it has these of its own
 
 
 def is_ours(module: str | None) -> bool:
@@ -132,7 +133,13 @@ def resolve(module: str, name: str) -> Name | str:
     return found
 
 
+def is_provided(module: str, name: str) -> bool:
+    """Tell whether JavaScript has a function of its own in place of this one."""
+    return f"{module}.{name}" in PROVIDED
+
+
 def refuse_in_pure(name: Name, function: ast.FunctionDef, error: HostError) -> None:
-    """Raise ScriptError for a function of a package in PURE that uses a Python-only name."""
-    if f"{name.module}.".startswith(tuple(f"{package}." for package in PURE)):
+    """Raise ScriptError for a function of a package in PURE, but not in PROVIDED, that uses a Python-only name."""
+    pure = any(f"{name.module}.".startswith(f"{package}.") for package in PURE)
+    if pure and not is_provided(name.module, name.name):
         raise ScriptError(name.module, function, f"{function.name}() uses {error}, which only Python has") from error

@@ -41,9 +41,9 @@ class Program:
     """Translates `names` and everything that they need; objects that JavaScript passes in have attributes `described`.
 
     The names of parameters are kept for `names`, and for functions and methods called with keywords at run time, in
-    translated code or, if they are in `by_keyword`, by others. Methods in `omitted` (module.Class.method) are left out,
-    functions in `provided` are JavaScript's own. A function that uses Python-only names raises when it is called; the
-    packages PURE have none. Raises ScriptError, with file and line, for code outside the supported subset.
+    translated code or, if they are in `by_keyword`, by others. Methods in `omitted` (module.Class.method) are left out.
+    Functions that use Python-only names, and those in PROVIDED, call what JavaScript provides. Raises ScriptError, with
+    file and line, for code outside the supported subset.
     """
 
     def __init__(
@@ -52,12 +52,10 @@ class Program:
         described: Iterable[str] = (),
         by_keyword: Iterable[str] = (),
         omitted: Iterable[str] = (),
-        provided: Iterable[str] = (),
     ) -> None:
         self.entries = list(names)
         self.described = set(described)
         self.omitted = set(omitted)
-        self.provided = set(provided)
         self.found: dict[Name, Definition] = {}
         self._needs: set[Name] = set()
         self._attributes: dict[str, tuple[str, ast.AST]] = {}
@@ -118,15 +116,12 @@ class Program:
     def _function(self, name: Name, node: ast.FunctionDef) -> Definition:
         self._needs = set()
         kept = dict(self._attributes)
-        hosted = Definition(f"export const «{name}» = $.host({json.dumps(str(name))});")
-        if str(name) in self.provided:
-            return hosted
         try:
             text = self._functions.function(node, self._scope(name))
         except HostError as error:
             refuse_in_pure(name, node, error)
             self._attributes = kept
-            return hosted
+            return Definition(f"export const «{name}» = $.host({json.dumps(str(name))});")
         needs = self._needs
         if text.startswith("$."):
             text = f"export const «{name}» = {text};"
