@@ -42,6 +42,7 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m webmm.page.core
 	@if [ -d web/node_modules/prettier ]; then PATH="$(CURDIR)/.tools/bin:$$PATH" npm --prefix web run --silent lint; else echo "web/ was not linted; run tests/web/prepare first"; fi
 
 unit: $(VENV)/dev

@@ -35,6 +35,9 @@ import { added, filledIn, render } from "./templates.js";
 const SCHEMA = "webmm.bundle/2";
 
 provide("webmm.wgsl.render.filled_in", filledIn);
+provide("webmm.arguments.options.spelled", (/** @type {string} */ option) =>
+  option.replace(/_(.)/g, (_, letter) => letter.toUpperCase()),
+);
 
 /** Loads the files of a bundle, modules and others, by their paths below its folder. @typedef {{module: (path: string) => Promise<any>, read: (path: string) => Promise<ArrayBuffer>}} Source */
 

@@ -2,6 +2,8 @@
 
 A new type is an entry here; if WGSL has no such type, its elements are packed into u32 words, and
 `shaders/common/NAME.wgsl` packs and unpacks them.
+
+This module is in the translated subset (docs/page.md).
 """
 
 from __future__ import annotations

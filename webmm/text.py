@@ -1,4 +1,7 @@
-"""Untrusted text from files, settings and commands: parsing numbers, and escaping control characters."""
+"""Untrusted text from files, settings and commands: parsing numbers, and escaping control characters.
+
+This module is in the translated subset (docs/page.md).
+"""
 
 from __future__ import annotations
 

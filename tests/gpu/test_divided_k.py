@@ -9,12 +9,12 @@ from tests.gpu.test_quantized import F32, I8, I32, PAIRS, U8, check, draw, schem
 from tests.gpu.test_weights import check as check_weights
 from tests.gpu.test_weights import random_weights
 from tests.sampled import crossed
+from webmm.arguments.quantized import integer_range
 from webmm.cases import op_of
 from webmm.errors import UnsupportedError
 from webmm.kernels.quantized.packed import Packed, SumSplits
 from webmm.kernels.weights.tiles import Tiles
 from webmm.measure import selftest
-from webmm.problems.scheme import integer_range
 
 # Numbers of parts whose sums one, four and sixteen invocations add; steps that the parts share evenly, and not.
 PACKED = Packed(bm=32, bn=32, bk=8, tm=4, tn=4, unroll=1)

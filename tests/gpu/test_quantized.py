@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 import webmm
 from tests.sampled import crossed
+from webmm.arguments.quantized import integer_range
 from webmm.dtypes import dtype_of
 from webmm.errors import ProblemError
 from webmm.kernels.quantized.packed import Packed
 from webmm.kernels.quantized.unpacked import Unpacked
 from webmm.problems.product import Operand
 from webmm.problems.quantized import describe
-from webmm.problems.scheme import FixedPoint, Scheme, integer_range, reference
+from webmm.problems.scheme import FixedPoint, Scheme, reference
 
 U8, I8, I32, F32 = (dtype_of(name) for name in ("uint8", "int8", "int32", "float32"))
 TILES = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}  # compile quickly on a CPU

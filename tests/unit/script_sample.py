@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import operator
 import re
 import struct
 from abc import ABC, abstractmethod
@@ -134,6 +135,7 @@ def booleans() -> Any:
         zero or 7,
         not nothing,
         bool({}),
+        bool(math.nan),
         yes and 2,
     )
 
@@ -171,6 +173,7 @@ def text() -> Any:
         WORD.sub(r"\2\1$", "ab\ncd"),
         "a1".upper().lower().startswith(("a", "b")),
         "x,y".replace(",", "$&"),
+        f"$.add {name} $.add" + "$.mul",  # not a name of the runtime
     )
 
 
@@ -275,6 +278,11 @@ def errors() -> Any:
             found.append(Box(width).width)
         except ConfigError as error:
             found.append(str(error))
+    for x in (3, 3.5, "x"):
+        try:
+            found.append(operator.index(x))
+        except TypeError:
+            found.append(f"no index: {x!r}")
     try:
         int("x")
     except (ValueError, KeyError):

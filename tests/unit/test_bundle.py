@@ -7,6 +7,8 @@ import itertools
 import json
 import re
 import shutil
+import subprocess
+import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from webmm.arguments.quantized import integer_range
 from webmm.cases.quantized import scheme_of
 from webmm.choose import tuned
 from webmm.dtypes import F16, U8
@@ -26,12 +29,11 @@ from webmm.kernels import STAGES
 from webmm.kernels.base import Capabilities, Kernel
 from webmm.kernels.gemm.naive import Naive
 from webmm.measure.records import Record
-from webmm.page import bundle, exact, ladders, stages, translated
+from webmm.page import bundle, exact, ladders, minify, stages, translated
 from webmm.page.index import SCHEMA
 from webmm.page.script import templates
 from webmm.problems.base import Problem
 from webmm.problems.gemm import gemm
-from webmm.problems.scheme import integer_range
 from webmm.wgsl import naga
 from webmm.wgsl.render import render, shader_folder
 
@@ -75,11 +77,49 @@ def test_page_is_below_3_mb(page: Path) -> None:
     assert sum(path.stat().st_size for path in files) < 3_000_000
 
 
-def test_compact_css_keeps_selectors_and_values():
-    text = (
-        "/* x */\n.a :hover, .b > p {\n  margin: 0 auto;\n  color: rgb(1, 2);\n}\n@media (x: 1px) {\n  i { y: z; }\n}"
-    )
-    assert bundle.compact_css(text) == ".a :hover,.b>p{margin:0 auto;color:rgb(1,2)}@media (x:1px){i{y:z}}"
+LAID_OUT = r"""
+// a comment, and "a text" in it
+const half = (x) => x / 2 / 1; /* not a pattern */
+const words = `a  // ${[1, 2].map((x) => `<${{ x }.x}  >`).join(" ")}  b`; /* of one line */
+const pattern = /[/"'`]  \/\/ ?/g;
+let i = 1
+let j = i++ + ++i
+const text = 'it\'s  "so"' + "\"  //";
+class Pair { #a = 1
+  get both() { return [this.#a, - -this.#a] }
+  static of() { return new Pair }
+}
+const found = typeof /x  y/ in {}
+const missing = (x) => x === undefined
+if (i) /=/.test("=") && (j += 1)
+console.log(missing(undefined), missing(0))
+console.log(JSON.stringify([half(8), words, pattern.source, i, j, text, Pair.of().both, found, 6 / 2 / 3, (4) / 2 / 1]))
+"""
+
+
+def test_minified_scripts_behave_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("minify")
+    script, style = tmp_path / "some" / "script.mjs", tmp_path / "style.css"
+    script.parent.mkdir()
+    script.write_text(LAID_OUT)
+    style.write_text("/* x */\n.a :hover, .b > p {\n  margin: 0 auto;\n}\n")
+    told = [subprocess.run(["node", script], capture_output=True, text=True, check=True).stdout]
+    script.rename(script.with_suffix(".js"))
+    minify.minify_folder(tmp_path)
+    script.with_suffix(".js").rename(script)
+    told += [subprocess.run(["node", script], capture_output=True, text=True, check=True).stdout]
+    assert told[0] == told[1]
+    assert "comment" not in script.read_text()
+    assert "0[0]" not in script.read_text()
+    assert len(script.read_text()) < len(LAID_OUT) - 60
+    assert style.read_text() == ".a :hover,.b>p{margin:0 auto}"
+
+
+def test_without_the_library_scripts_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "minify", None)
+    (tmp_path / "script.js").write_text(LAID_OUT)
+    minify.minify_folder(tmp_path)
+    assert (tmp_path / "script.js").read_text() == LAID_OUT
 
 
 def test_service_worker_caches_every_file_of_the_page(page: Path) -> None:

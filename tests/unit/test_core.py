@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import json
 import random
 import shutil
@@ -153,6 +154,16 @@ def result_or_error(f: Callable[[], Any]) -> Any:
 
 def plain(x: Any) -> Any:
     return json.loads(json.dumps(x))
+
+
+def test_translated_packages_and_modules_say_so(program: Program) -> None:
+    """Whoever edits one reads in its docstring, or in its package's, that it must stay in the subset."""
+    silent = set()
+    for module in {name.module for name in program.found}:
+        rooms = (module, ".".join(module.split(".")[:2]))
+        if not any("in the translated subset" in (importlib.import_module(room).__doc__ or "") for room in rooms):
+            silent.add(module)
+    assert silent == set()
 
 
 # Random cases

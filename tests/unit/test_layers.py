@@ -15,9 +15,11 @@ SCRIPTS = PACKAGE.parent / "web" / "python"  # the runtime library of translated
 LAYERS = (
     *("version", "lazy", "errors", "text", "dtypes", "log", "config", "files", "wgsl", "measure"),
     *("wgsl.compilers", "wgsl.params", "wgsl.epilogues", "wgsl.templates", "wgsl.expressions", "measure.records"),
+    *("arguments.arrays", "arguments.options", "arguments.quantized"),
     "problems",
     *("kernels", "hooks", "wgsl.render", "wgsl.export", "wgsl.places"),
     "cut",
+    "arguments",
     "engine",
     "choose",
     *("measure.verify", "measure.roofline", "cases"),

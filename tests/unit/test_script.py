@@ -16,7 +16,6 @@ import pytest
 
 from tests.unit import script_sample
 from webmm.page.script import names, runtime, templates
-from webmm.page.script.compact import abbreviated, compact, shortened
 from webmm.page.script.names import Name, ScriptError
 from webmm.page.script.program import Program
 
@@ -125,6 +124,26 @@ def test_constructs_beyond_the_subset_are_errors(
         translate()
 
 
+def test_javascript_provides_functions_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = Name(SAMPLE, "counted")
+    monkeypatch.setattr(names, "PROVIDED", (str(name),))
+    program = Program([name])
+    (folder / "bundle" / "core.js").write_text(program.text())
+    head = 'import * as $ from "./python.js";\nimport { counted } from "./bundle/core.js";\n'
+    told = node(folder, head + f'$.provide("{name}", (n) => `mine ${{n}}`);\nconsole.log(counted(3));')
+    assert told == "mine 3\n"
+
+
+@pytest.mark.parametrize("source", ["def f(x): return open(x)", "class f:\n    def g(self): return open(self)"])
+def test_pure_packages_have_no_functions_for_python_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    assert "host as" in translated(tmp_path, monkeypatch, source)().text()
+    monkeypatch.setattr(names, "PURE", ("given",))
+    with pytest.raises(ScriptError, match=r"given\.py:\d: [fg]\(\) uses open, which only Python has"):
+        Program([Name("given", "f")])
+
+
 def test_the_runtime_defines_every_promised_name(folder: Path) -> None:
     wanted = [*runtime.BUILTINS, *runtime.RENAMED.values()]
     wanted += [f"{module.__name__}.{name}" for module, members in runtime.MODULES.items() for name in members]
@@ -220,43 +239,11 @@ def test_templates_beyond_the_subset_are_errors(tmp_path: Path, text: str, what:
         templates.module(jinja2.Environment(), tmp_path, "x.wgsl", ["x.wgsl"])
 
 
-# Compact output
-
-LAID_OUT = r"""
-// a comment, and "a text" in it
-const half = (x) => x / 2 / 1; /* not a pattern */
-const words = `a  // ${[1, 2].map((x) => `<${{ x }.x}  >`).join(" ")}  b`; /* of one line */
-const pattern = /[/"'`]  \/\/ ?/g;
-let i = 1
-let j = i++ + ++i
-const text = 'it\'s  "so"' + "\"  //";
-class Pair { #a = 1
-  get both() { return [this.#a, - -this.#a] }
-  static of() { return new Pair }
-}
-const found = typeof /x  y/ in {}
-if (i) /=/.test("=") && (j += 1)
-console.log(JSON.stringify([half(8), words, pattern.source, i, j, text, Pair.of().both, found, 6 / 2 / 3, (4) / 2 / 1]))
-"""
+# Names of the runtime
 
 
-def test_compact_programs_behave_the_same(folder: Path) -> None:
-    short = compact(LAID_OUT)
-    assert len(short) < len(LAID_OUT) - 60
-    assert "comment" not in short
-    assert node(folder, short) == node(folder, LAID_OUT)
-
-
-def test_names_of_the_runtime_are_abbreviated(folder: Path) -> None:
-    code = "console.log($.mul($.add(1, 2), 3), `${$.add(4, 5)} $.add`);\n"
+def test_names_of_the_runtime_are_short(folder: Path) -> None:
+    code = "console.log($.mul($.add(1, 2), 3), `${$.add(4, 5)}`);\n"
     plain = f'import * as $ from "./python.js";\nconst x = {{ $: 1 }};\n{code}'
-    assert node(folder, abbreviated(plain)) == node(folder, plain) == "9 9 $.add\n"
-    assert abbreviated(plain).startswith('import{add as $a,mul as $b}from"./python.js";')
-
-
-def test_only_variables_are_shortened() -> None:
-    text = "of(rows, a) { let total; total = «x.total» + rows.rows + a; return f({ rows: rows ? total : b }, ...a); }"
-    text += "`rows ${rows}`"
-    assert shortened(text, {"rows", "total", "a"}) == (
-        "of(a, c) { let d; d = «x.total» + a.rows + c; return f({ rows: a ? d : b }, ...c); }`rows ${a}`"
-    )
+    assert node(folder, runtime.imported(plain)) == node(folder, plain) == "9 9\n"
+    assert runtime.imported(plain).startswith('import { add as $a, mul as $b } from "./python.js";')

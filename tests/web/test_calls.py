@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import json
 import math
+import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,12 @@ from webmm.dtypes import F64
 TABLE = cases()
 CALLS_JS = Path(__file__).with_name("calls.js")
 TRANSPOSES = ("transpose_a", "transpose_b")  # options of webmm.js; Python passes transposed views instead
+# Cases of errors with the words of one language: NumPy's, or about the options and types that only one of them has.
+OWN_WORDS = {
+    *("reshaped to another size", "broadcast to another shape", "gemm on the host", "rms_norm has no bias"),
+    *(f"unknown {what}{where}" for what in ("activation", "out_dtype", "option") for where in ("", ", resident")),
+}
+OPTION = re.compile(r"\b(out|scale|zero)_(\w)")
 WEIGHTS = inspect.signature(webmm.quantize_blocks).parameters
 
 
@@ -128,6 +135,21 @@ def test_node(
     assert done.returncode == 0, done.stderr[-2000:]
     output = json.loads(done.stdout)
     judge([Outcome.of_json(row) for row in output["outcomes"]], output["features"], table)
+
+
+def test_errors_have_the_same_messages(
+    device: webmm.Device, page_folder: Path, node_modules: Path, node: Callable[..., Any], tmp_path: Path
+) -> None:
+    """In JavaScript, the names of options are spelled as its users write them."""
+    table = [case for case in TABLE if case.error and case.name not in OWN_WORDS]
+    expected = [OPTION.sub(lambda found: found[1] + found[2].upper(), python(case, device).message) for case in table]
+    (tmp_path / "cases.json").write_text(json.dumps([as_json(case) for case in table]))
+    script, dawn = CALLS_JS.with_name("node_calls.mjs"), node_modules / "webgpu" / "index.js"
+    done = node(str(script), str(page_folder / "webmm.js"), str(dawn), str(tmp_path / "cases.json"), "", timeout=900)
+    assert done.returncode == 0, done.stderr[-2000:]
+    got = [row["message"] for row in json.loads(done.stdout)["outcomes"]]
+    assert len(got) > 50
+    assert got == [message.replace("not 0.0", "not 0") for message in expected]  # JavaScript has one type of number
 
 
 def test_chromium(page: Any) -> None:

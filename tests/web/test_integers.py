@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tests.web.dispatches import case, in_chromium, in_node, quarter, result
+from webmm.arguments.quantized import integer_range
 from webmm.dtypes import F32, I8, I32, U8, DType
 from webmm.kernels.quantized.base import QuantizedKernel
 from webmm.kernels.quantized.packed import Packed
@@ -20,7 +21,7 @@ from webmm.kernels.weights.vector import Vector
 from webmm.measure.verify import bound, worst_error
 from webmm.problems.product import Operand
 from webmm.problems.quantized import describe
-from webmm.problems.scheme import Scheme, integer_range, reference
+from webmm.problems.scheme import Scheme, reference
 from webmm.problems.weights import WeightOnly, quantize_blocks
 
 TILES = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}  # SwiftShader compiles these in a second

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.conftest import FLAGS, chromium_path
+from tests.web.conftest import FLAGS, chromium_path, missing
 from tests.web.page_steps import MESSAGE, saved, show, wait_text
 from webmm.measure import records
-from webmm.page import bundle, stages
+from webmm.page import bundle, minify, stages
 
 STAGES = [kernel.name for kernel in stages.offered()]
 FIRST_LOAD = 400_000  # bytes uncompressed; about 120,000 compressed by a host
@@ -42,6 +42,8 @@ def test_start_shows_the_adapter_and_a_figure(open_page, page_folder) -> None:
 
 
 def test_first_load_is_small(tmp_path: Path) -> None:
+    if minify.library() is None:
+        missing("tdewolff-minify")
     summary = bundle.build(tmp_path / "page")
     assert summary.first_load < FIRST_LOAD
 

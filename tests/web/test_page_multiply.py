@@ -211,7 +211,7 @@ def test_multiply_refuses_mismatched_options(page) -> None:
     show(page, "multiply")  # 2×3 by 3×2
     page.select_option("#multiply-bias", "column")
     for fill, words in (
-        ({"#multiply-bias-values": "1, 2, 3"}, "bias has shape [3]; it must be [2]"),
+        ({"#multiply-bias-values": "1, 2, 3"}, "bias has shape (3,); it must be (2,)"),
         ({"#multiply-bias-values": "1, x"}, "bias: line 1, value 2 is not a number: “x”"),
         ({"#multiply-bias-values": "", "#multiply-alpha": "two"}, "alpha must be a number, not “two”"),
     ):

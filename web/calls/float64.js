@@ -2,6 +2,7 @@
 /** float64 sums as matrix products with ones, as in webmm/calls/doubles.py. */
 
 import { HostArray } from "../host.js";
+import { make } from "../python.js";
 import { multiply } from "./gemm.js";
 
 /** @typedef {import("../engine/array.js").DeviceArray} DeviceArray */
@@ -11,7 +12,7 @@ import { multiply } from "./gemm.js";
 export async function sumOverK(call, x, y, mean) {
   const [outer, length, inner] = x.shape;
   const ones = await call.array(new HostArray(new Float64Array(length).fill(1), [1, length], "float64"));
-  const terms = { alpha: mean ? 1 / length : 1, beta: 0, activation: "" };
+  const terms = make(call.core.Terms, [], { alpha: mean ? 1 / length : 1 });
   const settings = { precision: "highest", kernel: undefined };
   if (inner === 1) await multiply(call, x.slice(null, null, 0), ones.mT, y, null, terms, settings);
   else await multiply(call, ones, x, y.reshape(outer, 1, inner), null, terms, settings);

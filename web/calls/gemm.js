@@ -5,15 +5,16 @@ import { DeviceArray, checkSeparate } from "../engine/array.js";
 import { like } from "../engine/transfer.js";
 import { ProblemError } from "../errors.js";
 import { HostArray } from "../host.js";
-import { make } from "../python.js";
-import { broadcastShape, readable, reshaped, stridesOf, transposed, viewOf } from "./operands.js";
+import { dataclasses, make } from "../python.js";
+import { isGiven, readable, reshaped, stridesOf, transposed, viewOf } from "./operands.js";
 import { flag, number, oneOf } from "./options.js";
-import { Labelled, inPieces, limits } from "./pieces.js";
+import { Labelled, inPieces, limits, ofProduct } from "./pieces.js";
 
 /** @typedef {import("./operands.js").Data} Data */
 /** @typedef {import("../engine/plans.js").Call} Call */
 /** @typedef {import("../host.js").ElementType} ElementType */
-/** The checked options of `matmul`; `terms` are alpha and the activation. @typedef {{bias: Data | null, residual: Data | null, terms: Record<string, any>, out: ElementType, precision: string, kernel: any}} Settings */
+/** @typedef {import("../bundle.js").Python} Python */
+/** The checked options of `matmul`; `terms` are translated `Terms`. @typedef {{bias: Data | null, residual: Data | null, terms: Python, out: ElementType, precision: string, kernel: any}} Settings */
 
 export const MATMUL = /** @type {const} */ ([
   "bias",
@@ -31,18 +32,17 @@ export const GEMM = /** @type {const} */ (["alpha", "beta", "precision"]);
 
 /** `Device.matmul()`. @param {Call} call @param {any} givenA @param {any} givenB @param {any} options */
 export async function matmul(call, givenA, givenB, options) {
+  const { core } = call;
   let [a, b] = [call.data(givenA), call.data(givenB)];
   if (flag("transposeA", options.transposeA)) a = transposed(a);
   if (flag("transposeB", options.transposeB)) b = transposed(b);
-  const shape = resultShape(a, b);
+  const shape = core.result_shape(a, b);
+  const product = core.matrix_shape(a, b);
+  const settings = settingsOf(call, a.dtype, options, product, shape);
+  const resident = [a, b, settings.bias, settings.residual].some((x) => x instanceof DeviceArray);
+  const c = await call.result(product, settings.out, resident);
   const left = a.ndim > 1 ? a : reshapedVector(a, [1, a.shape[0]]);
   const right = b.ndim > 1 ? b : reshapedVector(b, [b.shape[0], 1]);
-  const batch = broadcastShape(left.shape.slice(0, -2), right.shape.slice(0, -2)) ?? [];
-  const product = [...batch, left.shape[left.ndim - 2], right.shape[right.ndim - 1]];
-  const settings = settingsOf(call, a.dtype, options, product, shape);
-  const given = [a, b, settings.bias, settings.residual];
-  const resident = given.some((x) => x instanceof DeviceArray);
-  const c = await call.result(product, settings.out, resident);
   if (c.size) await fill(call, left, right, c, settings);
   return c instanceof DeviceArray ? reshaped(c, shape) : like(c.data, shape, c.dtype);
 }
@@ -54,19 +54,22 @@ export async function matmul(call, givenA, givenB, options) {
  */
 function settingsOf(call, dtype, options, product, shape) {
   const { core } = call;
-  const bias = options.bias === undefined || options.bias === null ? null : call.data(options.bias);
-  const residual = options.residual === undefined || options.residual === null ? null : call.data(options.residual);
-  if (bias) checkBias(bias, product[product.length - 2], product[product.length - 1], dtype);
-  if (residual && String(residual.shape) !== String(shape)) {
-    throw new ProblemError(`residual has shape [${residual.shape}]; it must have the result's shape, [${shape}]`);
-  }
+  const bias = isGiven(options.bias) ? call.data(options.bias) : null;
+  const residual = isGiven(options.residual) ? call.data(options.residual) : null;
+  if (bias) core.check_bias(bias, product, call.element(dtype));
+  if (residual) core.check_residual(residual, shape);
   const activation = options.activation ? oneOf("activation", options.activation, core.ACTIVATIONS.keys()) : "";
-  const precision =
-    options.precision === undefined ? "highest" : oneOf("precision", options.precision, core.PRECISIONS);
+  const { precision = core.PRECISIONS[0] } = options;
   const out = call.dtype(options.outDtype, dtype);
-  make(core.gemm, [1, 1, 1], { dtype: call.element(dtype), out_dtype: call.element(out) }); // throws for unsupported dtypes
+  make(core.gemm, [1, 1, 1], { dtype: call.element(dtype), out_dtype: call.element(out), precision }); // throws for what is unsupported
   const kernel = call.device.kernelNamed(options.kernel, options.config, "gemm");
-  return { bias, residual, terms: { alpha: number("alpha", options.alpha, 1), activation }, out, precision, kernel };
+  const given = {
+    alpha: number("alpha", options.alpha, 1),
+    beta: residual ? 1 : 0,
+    bias: core.bias_kind(bias),
+    activation,
+  };
+  return { bias, residual, terms: make(core.Terms, [], given), out, precision, kernel };
 }
 
 /** Compute `c`; host operands that exceed a limit are cut into pieces. @param {Call} call @param {Data} a @param {Data} b @param {Data} c @param {Settings} settings */
@@ -74,93 +77,57 @@ async function fill(call, a, b, c, settings) {
   if (c instanceof DeviceArray) {
     if (settings.residual) await copyInto(call, settings.residual, c);
     const [left, right] = [await call.array(await readable(call, a)), await call.array(await readable(call, b))];
-    const bias = await biasOf(call, settings.bias, left.dtype);
-    return multiply(call, left, right, c, bias, { ...settings.terms, beta: settings.residual ? 1 : 0 }, settings);
+    return multiply(call, left, right, c, await biasOf(call, settings.bias, left.dtype), settings.terms, settings);
   }
-  const batch = "ABCDEFGHIJKLMNOPQRSTUVWXYZ".slice(0, c.ndim - 2);
-  const biasAxes = settings.bias ? (settings.bias.ndim === 1 ? "n" : "mt") : "";
-  const operands = [labelled(a, batch, "mk"), labelled(b, batch, "kn")];
-  if (settings.bias) operands.push(new Labelled(settings.bias, biasAxes));
-  if (settings.residual) operands.push(new Labelled(reshaped(settings.residual, c.shape), `${batch}mn`, false));
+  const batch = c.ndim - 2;
+  const operands = [ofProduct(call, a, "mk", batch), ofProduct(call, b, "kn", batch)];
+  if (settings.bias) operands.push(new Labelled(settings.bias, settings.bias.ndim === 1 ? "n" : "mt"));
+  if (settings.residual) operands.push(ofProduct(call, reshaped(settings.residual, c.shape), "mn", batch, false));
   const compute = async (/** @type {DeviceArray[]} */ arrays, /** @type {DeviceArray} */ into) => {
     const [x, y, ...others] = arrays;
     const bias = settings.bias ? await biasOf(call, /** @type {DeviceArray} */ (others.shift()), x.dtype) : null;
     if (settings.residual) await copyInto(call, others[0], into);
-    await multiply(call, x, y, into, bias, { ...settings.terms, beta: settings.residual ? 1 : 0 }, settings);
+    await multiply(call, x, y, into, bias, settings.terms, settings);
   };
-  await inPieces(call, compute, operands, new Labelled(c, `${batch}mn`, false), `${batch}mn`);
-}
-
-/** Label a batch of matrices with the batch's letters, and broadcast axes with "1". @param {Data} x @param {string} batch @param {string} axes letters of the matrix axes */
-export function labelled(x, batch, axes) {
-  const letters = batch.slice(batch.length - (x.ndim - 2));
-  return new Labelled(x, [...letters].map((letter, axis) => (x.shape[axis] > 1 ? letter : "1")).join("") + axes);
+  const result = ofProduct(call, c, "mn", batch, false);
+  await inPieces(call, compute, operands, result, result.along);
 }
 
 /** `Device.gemm()`: set c ← alpha·a·b + beta·c. @param {Call} call @param {any} a @param {any} b @param {any} c @param {any} options */
 export async function gemm(call, a, b, c, options) {
+  const { core } = call;
   if (![a, b, c].every((x) => x instanceof DeviceArray))
     throw new ProblemError(
       "gemm() works in place and takes only arrays on a device; create one with await device.array(x)",
     );
   for (const x of [a, b, c]) call.data(x);
   checkSeparate("c", c, { a, b });
-  if (Math.min(a.ndim, b.ndim, c.ndim) < 2)
-    throw new ProblemError("gemm() takes matrices or batches of matrices, with at least 2 axes");
-  const shape = resultShape(a, b);
-  const sameMatrices = String(shape.slice(-2)) === String(c.shape.slice(-2));
-  if (!sameMatrices || String(broadcastShape(shape, c.shape)) !== String(c.shape))
-    throw new ProblemError(
-      `a @ b has shape [${shape}]; c [${c.shape}] must have the same last two axes and broadcast its batch`,
-    );
-  if (c.shape.some((/** @type {number} */ length, /** @type {number} */ axis) => length > 1 && !c.strides[axis])) {
-    throw new ProblemError(
-      "c repeats its elements, as a broadcast view does; pass an array that stores each element once",
-    );
-  }
-  const precision =
-    options.precision === undefined ? "highest" : oneOf("precision", options.precision, call.core.PRECISIONS);
-  const terms = { alpha: number("alpha", options.alpha, 1), beta: number("beta", options.beta, 0), activation: "" };
-  if (c.size) await multiply(call, a, b, c, null, terms, { precision, kernel: undefined });
+  core.check_in_place(a, b, c);
+  const given = { alpha: number("alpha", options.alpha, 1), beta: number("beta", options.beta, 0) };
+  const { precision = core.PRECISIONS[0] } = options;
+  if (c.size) await multiply(call, a, b, c, null, make(core.Terms, [], given), { precision, kernel: undefined });
   return c;
 }
 
 /**
  * Queue c ← activation(alpha·a·b + bias) + beta·c, for arrays of at least two axes.
  * @param {Call} call @param {DeviceArray} a @param {DeviceArray} b @param {DeviceArray} c @param {DeviceArray | null} bias
- * @param {Record<string, any>} terms alpha, beta and the activation @param {{precision: string, kernel: any}} settings
+ * @param {Python} terms a translated `Terms` @param {{precision: string, kernel: any}} settings
  */
 export async function multiply(call, a, b, c, bias, terms, { precision, kernel }) {
   const { core, device } = call;
-  let [x, y, z] = [a, b, c];
-  if (!x.shape[x.ndim - 1]) [x, y] = await zeroOperands(call, x, y);
-  [x, y] = [await call.array(await readable(call, x)), await call.array(await readable(call, y))];
-  const batch = z.shape.slice(0, -2);
-  [x, y] = [x, y].map((each) => each.broadcastTo(...batch, ...each.shape.slice(-2)));
-  const target = core.matrix_operand(z);
-  if (target === null)
-    throw new ProblemError("neither the rows nor the columns of c have unit stride; pass a contiguous array");
-  let kind = bias ? (bias.ndim === 1 ? "column" : "row") : "";
-  if (target.transposed) {
-    [x, y, z] = [y.mT, x.mT, z.mT]; // Cᵀ = Bᵀ·Aᵀ is row-major
-    kind = { "": "", column: "row", row: "column" }[kind] ?? "";
+  const batch = c.shape.slice(0, -2);
+  const operands = [];
+  for (const x of a.shape[a.ndim - 1] ? [a, b] : await zeroOperands(call, a, b)) {
+    const array = await call.array(await readable(call, x));
+    operands.push(array.broadcastTo(...batch, ...array.shape.slice(-2)));
   }
-  const [left, right, out] = [x, y, z].map((each) => core.matrix_operand(each));
-  const [rows, columns] = z.shape.slice(-2);
-  const template = make(
-    core.Gemm,
-    [rows, columns, x.shape[x.ndim - 1], 1, call.element(x.dtype), call.element(z.dtype), left, right, out],
-    {
-      bias_offset: bias ? bias.offset : 0,
-      precision,
-      bias: kind,
-      ...terms,
-    },
-  );
-  for (const problem of core.problems(template, core.batch_axes(x, y, z))) {
+  const [x, y, z, kind] = core.row_major(...operands, c, terms.bias);
+  const first = core.problem_of(x, y, z, bias?.offset ?? 0, dataclasses.replace(terms, { bias: kind }), precision);
+  for (const problem of core.problems(first, core.batch_axes(x, y, z))) {
     for (const piece of core.pieces(problem, device.choices.described, limits(call, x.dtype))) {
       const size = piece.problem.m * piece.problem.n;
-      const { name } = call.element(x.dtype).sums;
+      const { name } = problem.dtype.sums;
       const into = piece.apart && !piece.last ? await partialSums(call, size, name) : z;
       const added = piece.apart && piece.last ? await partialSums(call, size, name) : bias;
       const more = piece.problem.bias && added ? [added] : [];
@@ -211,34 +178,6 @@ async function biasOf(call, bias, dtype) {
   const array = await call.array(bias, dtype);
   if (array.strides[0] === 1 || array.shape[0] === 1) return array;
   return call.array(await call.read(array), dtype);
-}
-
-/** Throw ProblemError if the bias does not fit. @param {Data} bias @param {number} rows @param {number} columns @param {ElementType} dtype of the operands */
-function checkBias(bias, rows, columns, dtype) {
-  if (bias.dtype !== dtype && bias.dtype !== "float32")
-    throw new ProblemError(`bias is ${bias.dtype}; it must be ${dtype}, as the operands are, or float32`);
-  const shape = String(bias.shape);
-  if (shape !== String([columns]) && shape !== String([rows, 1])) {
-    throw new ProblemError(`bias has shape [${shape}]; it must be [${columns}], or [${rows}, 1] for one per row`);
-  }
-}
-
-/** @param {Data} a @param {Data} b @returns {number[]} the shape of NumPy's a @ b; throws ProblemError if it is not defined */
-export function resultShape(a, b) {
-  if (!a.ndim || !b.ndim)
-    throw new ProblemError(
-      "a matrix product takes vectors, matrices or batches of matrices; to scale the result, use alpha",
-    );
-  if (a.dtype !== b.dtype) throw new ProblemError(`a is ${a.dtype}, b is ${b.dtype}; cast one of them`);
-  const inner = b.ndim > 1 ? b.shape[b.ndim - 2] : b.shape[0];
-  if (a.shape[a.ndim - 1] !== inner) {
-    throw new ProblemError(
-      `a [${a.shape}] and b [${b.shape}] do not fit: the inner sizes ${a.shape[a.ndim - 1]} and ${inner} differ`,
-    );
-  }
-  const batch = broadcastShape(a.shape.slice(0, -2), b.shape.slice(0, -2));
-  if (!batch) throw new ProblemError(`the batches of a [${a.shape}] and b [${b.shape}] do not broadcast`);
-  return [...batch, ...(a.ndim > 1 ? a.shape.slice(-2, -1) : []), ...(b.ndim > 1 ? b.shape.slice(-1) : [])];
 }
 
 /** @param {Data} x a vector @param {number[]} shape with one row or one column @returns {Data} the vector as a matrix */

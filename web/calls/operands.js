@@ -45,6 +45,12 @@ export function transposed(x) {
   return permuted(x, [...axes.slice(0, -2), x.ndim - 1, x.ndim - 2]);
 }
 
+/** @param {DeviceArray} x @param {{shape: number[], strides: number[], offset: number}} layout @returns {DeviceArray} another view of the buffer */
+export const laidOut = (x, { shape, strides, offset }) => new DeviceArray(x.storage, shape, x.dtype, strides, offset);
+
+/** @param {unknown} option @returns {boolean} whether it was given */
+export const isGiven = (option) => option !== undefined && option !== null;
+
 /** @param {Data} x a contiguous array @param {readonly number[]} shape @returns {Data} the array in another shape */
 export const reshaped = (x, shape) => viewOf(x, shape, denseStrides(shape));
 
@@ -63,25 +69,4 @@ export async function rowsOf(call, x) {
   if (x.ndim === 2) return x;
   const columns = x.shape[x.ndim - 1];
   return reshaped(await dense(call, x), [columns ? x.size / columns : 0, columns]);
-}
-
-/** @param {readonly number[]} a @param {readonly number[]} b @returns {number[] | null} the common shape of two batches by NumPy's rules */
-export function broadcastShape(a, b) {
-  const length = Math.max(a.length, b.length);
-  const [x, y] = [a, b].map((shape) => [...Array(length - shape.length).fill(1), ...shape]);
-  if (x.some((n, axis) => n !== y[axis] && n !== 1 && y[axis] !== 1)) return null;
-  return x.map((n, axis) => (n === 1 ? y[axis] : n));
-}
-
-/** @param {Data} x @param {unknown} axis one, several, or null for all @returns {number[]} non-negative, in increasing order; throws ProblemError for an axis out of range or named twice */
-export function axesOf(x, axis) {
-  const given = axis === null || axis === undefined ? x.shape.map((_, i) => i) : Array.isArray(axis) ? axis : [axis];
-  for (const each of given) {
-    if (!Number.isInteger(each)) throw new ProblemError(`an axis must be an integer, not ${JSON.stringify(each)}`);
-    if (each < -x.ndim || each >= x.ndim)
-      throw new ProblemError(`axis ${axis} is out of range: x has ${x.ndim} axes, of shape [${x.shape}]`);
-  }
-  const axes = given.map((each) => (each < 0 ? each + x.ndim : each)).sort((i, j) => i - j);
-  if (new Set(axes).size < axes.length) throw new ProblemError(`axis ${axis} names an axis twice`);
-  return axes;
 }

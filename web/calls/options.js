@@ -2,6 +2,7 @@
 /** Checks of call options; unknown ones are errors. */
 
 import { ConfigError, ProblemError } from "../errors.js";
+import { repr } from "../python.js";
 
 /**
  * Throw ConfigError for an option that the call does not have.
@@ -17,7 +18,7 @@ export function checkOptions(call, options, known) {
 /** @param {string} name @param {unknown} value @param {number} otherwise the default @returns {number} throws ProblemError for anything but a number */
 export function number(name, value, otherwise) {
   if (value === undefined) return otherwise;
-  if (typeof value !== "number") throw new ProblemError(`${name} must be a number, not ${JSON.stringify(value)}`);
+  if (typeof value !== "number") throw new ProblemError(`${name} must be a number, not ${repr(value)}`);
   return value;
 }
 

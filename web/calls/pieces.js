@@ -30,6 +30,11 @@ export class Labelled {
     this.onHost = !(data instanceof DeviceArray);
   }
 
+  /** The letters of its axes, without those that broadcast. */
+  get along() {
+    return this.axes.replaceAll("1", "");
+  }
+
   /** @param {Piece} piece @returns {[number, number][]} the range of a piece along each axis */
   ranges(piece) {
     return this.data.shape.map((length, axis) => piece.at.get(this.axes[axis]) ?? [0, length]);
@@ -51,13 +56,13 @@ export class Labelled {
 
   /** @param {Call} call @param {Data} x a piece of the data @param {number} binding maximum size of a binding in bytes @param {boolean} [written] @returns {boolean} whether kernels can read, or if `written` write, it in place */
   inPlace({ core }, x, binding, written = false) {
-    if (!(x instanceof DeviceArray) || x.strides.some((stride) => stride < 0)) return false;
-    const end = x.offset + x.shape.reduce((sum, length, axis) => sum + (length - 1) * x.strides[axis], 0) + 1;
-    const { nbytes, first } = new core.Extent("", core.DTYPES.get(x.dtype), end, false, x.offset);
-    if (nbytes > binding || end - first > core.INDEX_LIMIT) return false;
-    return (this.strided && !written) || (x.contiguous && (this.strided || first === x.offset));
+    return x instanceof DeviceArray && core.in_place(x, binding, this.strided, written);
   }
 }
+
+/** @param {Call} call @param {Data} x @param {string} axes letters of the matrix axes @param {number} batch the number of axes of the batch @param {boolean} [strided] @returns {Labelled} an operand or a result of products */
+export const ofProduct = ({ core }, x, axes, batch, strided) =>
+  new Labelled(x, core.product_axes(x.shape, axes, batch), strided);
 
 /** @param {Call} call @returns {number} the maximum size of a buffer that can be bound as a whole, in bytes */
 const maxBuffer = ({ device: { limits } }) => Math.min(limits.maxStorageBufferBindingSize, limits.maxBufferSize);
@@ -141,10 +146,4 @@ export function place(part, whole, starts) {
     outer.forEach((stride, axis) => (to += (Math.floor(row / stride) % part.shape[axis]) * strides[axis]));
     whole.data.set(part.data.subarray(row * length, (row + 1) * length), to);
   }
-}
-
-/** @param {...DeviceArray} arrays that are not `strided` @returns {number[]} their offsets, for a problem's `starts`: [] if all are 0 */
-export function startsOf(...arrays) {
-  const starts = arrays.map((array) => array.offset);
-  return starts.some(Boolean) ? starts : [];
 }

@@ -3,19 +3,18 @@
 
 import { DeviceArray } from "../engine/array.js";
 import { ProblemError } from "../errors.js";
-import { ELEMENTS, HostArray, sizeOf } from "../host.js";
-import { make } from "../python.js";
-import { labelled } from "./gemm.js";
-import { broadcastShape, isDense, readable, reshaped, rowsOf } from "./operands.js";
-import { checkOptions, flag, oneOf } from "./options.js";
-import { Labelled, inPieces, startsOf } from "./pieces.js";
+import { HostArray, sizeOf } from "../host.js";
+import { make, repr } from "../python.js";
+import { isDense, isGiven, readable, reshaped, rowsOf } from "./operands.js";
+import { checkOptions, flag } from "./options.js";
+import { Labelled, inPieces, ofProduct } from "./pieces.js";
 import {
   checkSums,
   checkedBias,
   checkedScale,
   checkedZero,
   multipliers,
-  emptyProduct,
+  noTerms,
   spread,
   termsArray,
 } from "./scheme.js";
@@ -37,32 +36,32 @@ export const QMATMUL = /** @type {const} */ ([
 ]);
 export const QUANTIZE_BLOCKS = /** @type {const} */ (["bits", "block", "symmetric"]);
 export const QMATMUL_WEIGHTS = /** @type {const} */ (["outDtype"]);
-const BYTES = ["uint8", "int8"];
 
 /** `Device.qmatmul()`. @param {Call} call @param {any} givenA @param {any} givenB @param {any} options */
 export async function qmatmul(call, givenA, givenB, options) {
+  const { core } = call;
   let [a, b] = [call.data(givenA), call.data(givenB)];
-  const batch = batchOf(a, b);
+  const shape = core.quantized_shape(a, b);
   const [m, k, n] = [a.shape[a.ndim - 2], a.shape[a.ndim - 1], b.shape[b.ndim - 1]];
-  const scaleC =
-    options.scaleC === undefined || options.scaleC === null
-      ? null
-      : checkedScale("scaleC", options.scaleC, 1).values[0];
-  const out = outType(call, options.outDtype, scaleC, a.dtype);
+  const types = [call.element(a.dtype), call.element(b.dtype)];
+  const scaleC = isGiven(options.scaleC) ? checkedScale(core, "scale_c", options.scaleC, 1).values[0] : null;
+  const named = options.outDtype === undefined ? null : call.element(call.dtype(options.outDtype, a.dtype));
+  const out = core.result_dtype(named, scaleC !== null, types[0]);
+  core.check_zero_c(isGiven(options.zeroC), out);
   /** @type {Scheme} */
   const scheme = {
-    scaleA: checkedScale("scaleA", options.scaleA, m),
-    zeroA: checkedZero("zeroA", options.zeroA, m, a.dtype),
-    scaleB: checkedScale("scaleB", options.scaleB, n),
-    zeroB: checkedZero("zeroB", options.zeroB, n, b.dtype),
+    scaleA: checkedScale(core, "scale_a", options.scaleA, m),
+    zeroA: checkedZero(core, "zero_a", options.zeroA, m, types[0]),
+    scaleB: checkedScale(core, "scale_b", options.scaleB, n),
+    zeroB: checkedZero(core, "zero_b", options.zeroB, n, types[1]),
     scaleC,
-    zeroC: zeroOf(options.zeroC, out),
-    bias: options.bias === undefined || options.bias === null ? null : checkedBias(options.bias, n),
+    zeroC: isGiven(options.zeroC) ? checkedZero(core, "zero_c", options.zeroC, 1, out).values[0] : 0,
+    bias: isGiven(options.bias) ? checkedBias(core, options.bias, n) : null,
   };
-  checkSums(scheme, k, a.dtype, b.dtype);
-  const whole = await call.result([...batch, m, n], out, a instanceof DeviceArray || b instanceof DeviceArray);
+  checkSums(core, scheme, k, types);
+  const whole = await call.result(shape, out.name, a instanceof DeviceArray || b instanceof DeviceArray);
   if (!whole.size) return whole;
-  if (!k) return repeated(call, whole, emptyProduct(scheme, m, n, out));
+  if (!k) [a, b] = noTerms(scheme, [a.dtype, b.dtype], shape);
   /** @type {Data} */
   let c = whole;
   if (b.ndim === 2 && scheme.zeroA.scalar && scheme.scaleA.scalar && isDense(a))
@@ -86,88 +85,25 @@ async function multiply(call, a, b, scheme, c) {
     scaled_columns: column !== null && !scalar,
     bias: scheme.bias !== null,
   };
-  const byRow = settings.zero_a === null || settings.scaled_rows;
-  const byColumn = settings.zero_b === null || settings.scaled_columns || settings.bias;
+  const types = [a, b, c].map((each) => call.element(each.dtype));
+  const whole = make(core.Quantized, [m, n, k, ...types, new core.Operand(k), new core.Operand(n)], settings);
   const terms = [];
-  if (byRow) terms.push(new Labelled(termsArray(scheme.zeroA, row, null, m), "mt", false));
-  if (byColumn) terms.push(new Labelled(termsArray(scheme.zeroB, scalar ? null : column, scheme.bias, n), "nt", false));
+  if (whole.by_row) terms.push(new Labelled(termsArray(scheme.zeroA, row, null, m), "mt", false));
+  if (whole.by_column)
+    terms.push(new Labelled(termsArray(scheme.zeroB, scalar ? null : column, scheme.bias, n), "nt", false));
   const compute = (/** @type {DeviceArray[]} */ [x, y, ...more], /** @type {DeviceArray} */ into) => {
     [x, y, into] = [x, y, into].map((each) => (each.ndim > 2 ? each.slice(...Array(each.ndim - 2).fill(0)) : each));
-    const types = [x, y, into].map((each) => call.element(each.dtype));
-    const operands = [core.matrix_operand(x), core.matrix_operand(y)];
-    const problem = make(core.Quantized, [...into.shape, k, ...types, ...operands], {
-      ...settings,
-      starts: startsOf(into, ...more),
-    });
-    return call.run(problem, [x, y, into, ...more]);
+    return call.run(core.quantized_of(whole, x, y, into, ...more), [x, y, into, ...more]);
   };
-  const batch = "ABCDEFGHIJKLMNOPQRSTUVWXYZ".slice(0, c.ndim - 2);
+  const batch = c.ndim - 2;
   const operands = [
-    labelled(await readable(call, a), batch, "mk"),
-    labelled(await readable(call, b), batch, "kn"),
+    ofProduct(call, await readable(call, a), "mk", batch),
+    ofProduct(call, await readable(call, b), "kn", batch),
     ...terms,
   ];
-  await inPieces(call, compute, operands, new Labelled(c, `${batch}mn`, false), "mn", {
-    each: batch,
-    flops: 2 * k * c.size,
-  });
-}
-
-/** Set every matrix of the batch `c` to `matrix`. @param {Call} call @param {Data} c @param {HostArray} matrix @returns {Data} the batch */
-function repeated(call, c, matrix) {
-  const data = ELEMENTS[c.dtype].of(c.size);
-  for (let i = 0; i < c.size; i += matrix.size) data.set(matrix.data, i);
-  const host = new HostArray(data, c.shape, c.dtype);
-  if (!(c instanceof DeviceArray)) return host;
-  call.complete = false;
-  call.device.write(c, host);
-  return c;
-}
-
-/** @param {Data} a @param {Data} b @returns {number[]} the batch shape of their product; throws ProblemError if shapes or dtypes do not fit */
-function batchOf(a, b) {
-  if (Math.min(a.ndim, b.ndim) < 2)
-    throw new ProblemError(
-      `quantised products take matrices, not arrays of shapes [${a.shape}] and [${b.shape}]; reshape them`,
-    );
-  const [columns, rows] = [a.shape[a.ndim - 1], b.shape[b.ndim - 2]];
-  if (columns !== rows)
-    throw new ProblemError(
-      `a [${a.shape}] and b [${b.shape}] do not fit: the inner sizes ${columns} and ${rows} differ`,
-    );
-  const batch = broadcastShape(a.shape.slice(0, -2), b.shape.slice(0, -2));
-  if (!batch) throw new ProblemError(`the batches of a [${a.shape}] and b [${b.shape}] do not broadcast`);
-  for (const [name, x] of /** @type {[string, Data][]} */ ([
-    ["a", a],
-    ["b", b],
-  ])) {
-    if (!BYTES.includes(x.dtype))
-      throw new ProblemError(`${name} is ${x.dtype}; quantised operands must be uint8 or int8`);
-  }
-  return batch;
-}
-
-/** @param {Call} call @param {string | undefined} given @param {number | null} scaleC @param {ElementType} otherwise @returns {ElementType} */
-function outType(call, given, scaleC, otherwise) {
-  if (given === undefined) return scaleC === null ? "float32" : otherwise;
-  const out = call.dtype(given, otherwise);
-  if (![...BYTES, "int32", "float32"].includes(out))
-    throw new ProblemError(`outDtype ${out} is not supported; choose int8, uint8, int32 or float32`);
-  const byte = BYTES.includes(out);
-  if (byte !== (scaleC !== null)) {
-    throw new ProblemError(
-      `outDtype ${out} ${byte ? "needs scaleC, the scale of the result" : "is not requantised; omit scaleC"}`,
-    );
-  }
-  return out;
-}
-
-/** @param {unknown} given @param {ElementType} out @returns {number} */
-function zeroOf(given, out) {
-  const named = given !== undefined && given !== null;
-  if (BYTES.includes(out)) return named ? checkedZero("zeroC", given, 1, out).values[0] : 0;
-  if (named) throw new ProblemError(`outDtype ${out} is not requantised; omit zeroC`);
-  return 0;
+  const result = ofProduct(call, c, "mn", batch, false);
+  const each = result.along.slice(0, -2);
+  await inPieces(call, compute, operands, result, "mn", { each, flops: 2 * k * c.size });
 }
 
 // Weights of 8 or 4 bits, with a scale and a zero point per block
@@ -233,10 +169,10 @@ export class BlockWeights {
 export function quantizeBlocks(w, options = {}) {
   checkOptions("quantizeBlocks", options, QUANTIZE_BLOCKS);
   const { bits = 4, block = 32, symmetric } = options;
-  oneOf("number of bits", bits, /** @type {any[]} */ ([8, 4]));
-  oneOf("block", block, /** @type {any[]} */ ([32, 128]));
+  if (![4, 8].includes(bits)) throw new ProblemError(`bits must be 4 or 8, not ${repr(bits)}`);
+  if (![32, 128].includes(block)) throw new ProblemError(`block must be 32 or 128, not ${repr(block)}`);
   const host = HostArray.from(w);
-  if (host.ndim !== 2) throw new ProblemError(`w has shape [${host.shape}]; weights must be a (k, n) matrix`);
+  if (host.ndim !== 2) throw new ProblemError(`w has shape ${repr(host.shape)}; weights must be a (k, n) matrix`);
   const values = host.floats();
   if (!values.every(Number.isFinite)) throw new ProblemError("w contains NaN or infinity, which cannot be quantised");
   const [k, n] = host.shape;
@@ -263,24 +199,14 @@ export async function qmatmulWeights(call, given, weights, options) {
     throw new ProblemError("the weights are BlockWeights; make some with quantizeBlocks(w)");
   const { core } = call;
   const x = call.data(given);
-  const [k, n] = weights.shape;
-  if (!x.ndim || x.shape[x.ndim - 1] !== k)
-    throw new ProblemError(`x [${x.shape}] and weights [${k}, ${n}] do not fit: x must end with ${k}`);
+  const [, n] = weights.shape;
+  const shape = core.weighted_shape(x, weights.shape);
   const out = call.dtype(options.outDtype, x.dtype);
   core.check_floats("float matrix products", call.element(x.dtype), call.element(out));
-  const c = await call.result([...x.shape.slice(0, -1), n], out, x instanceof DeviceArray);
+  const c = await call.result(shape, out, x instanceof DeviceArray);
   if (!sizeOf([...x.shape, n])) return c instanceof DeviceArray ? call.device.zeros(c.shape, out) : c;
-  const compute = (/** @type {DeviceArray[]} */ [rows, words, scales, zeros], /** @type {DeviceArray} */ into) => {
-    const sizes = [rows.shape[0], words.shape[0], k, call.element(rows.dtype), call.element(into.dtype)];
-    const problem = make(core.WeightOnly, [
-      ...sizes,
-      core.matrix_operand(rows),
-      weights.bits,
-      weights.block,
-      startsOf(words, scales, zeros, into),
-    ]);
-    return call.run(problem, [rows, words, scales, zeros, into]);
-  };
+  const compute = (/** @type {DeviceArray[]} */ arrays, /** @type {DeviceArray} */ into) =>
+    call.run(core.weighted_of(weights, ...arrays, into), [...arrays, into]);
   const parts = weights.parts.map((part, i) => new Labelled(call.data(part), `n${"wbb"[i]}`, false));
   const rows = await readable(call, await rowsOf(call, x));
   await inPieces(

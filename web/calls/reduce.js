@@ -2,12 +2,11 @@
 /** The calls for reductions, softmax, normalisations and elementwise functions, as in webmm/calls. */
 
 import { DeviceArray } from "../engine/array.js";
-import { ProblemError } from "../errors.js";
-import { ELEMENTS, HostArray, denseStrides, sizeOf } from "../host.js";
+import { ELEMENTS, HostArray, sizeOf } from "../host.js";
 import { make } from "../python.js";
 import { sumOverK } from "./float64.js";
-import { axesOf, dense, permuted, reshaped, stridesOf, viewOf } from "./operands.js";
-import { flag, number, oneOf } from "./options.js";
+import { dense, isGiven, laidOut, permuted, reshaped, stridesOf, viewOf } from "./operands.js";
+import { flag, number } from "./options.js";
 import { Labelled, inPieces, maxPiece } from "./pieces.js";
 
 /** @typedef {import("./operands.js").Data} Data */
@@ -21,27 +20,22 @@ export const NORMALISE = /** @type {const} */ ({
   rms_norm: ["weight", "eps"],
 });
 export const GELU = /** @type {const} */ (["approximate"]);
-const MAX_PROBLEMS = 64; // dispatches for a view that no single problem can describe; a view that needs more is copied
 
 /** `Device.reduce()`. @param {Call} call @param {any} given @param {string} op @param {any} options */
 export async function reduce(call, given, op, options) {
   const { core } = call;
-  const operation = core.OPERATIONS.get(oneOf("reduction", op, core.OPERATIONS.keys()));
+  const operation = core.operation_of(op);
   const x = call.data(given);
-  const axes = axesOf(x, options.axis);
-  const keepdims = flag("keepdims", options.keepdims);
+  const axes = core.axes_of(x, options.axis ?? null);
   const out = call.dtype(options.outDtype, operation.index ? "int32" : x.dtype);
   core.check_types(operation, call.element(x.dtype), call.element(out));
   core.check_device(operation, call.element(x.dtype), call.device.capabilities.features, call.device.capabilities.name);
-  if (operation.index && options.axis !== undefined && options.axis !== null && axes.length > 1) {
-    throw new ProblemError(`${op} takes one axis, or none for all; a position in several has no single number`);
-  }
-  const kept = x.shape.filter((_, axis) => !axes.includes(axis));
-  const shape = keepdims ? x.shape.map((length, axis) => (axes.includes(axis) ? 1 : length)) : kept;
-  if (!x.size) return emptyReduction(call, x, operation, shape, sizeOf(axes.map((axis) => x.shape[axis])), out);
+  core.check_axes(operation, options.axis ?? null, axes);
+  const shape = core.reduced_shape(x, axes, flag("keepdims", options.keepdims));
+  if (!x.size) return filled(call, x, shape, core.of_nothing(operation, x, axes), out);
   const pieces = await eachAsIkj(call, x, axes);
   const inParts = pieces.some((piece) => partLength(call, piece) < piece.shape[1]);
-  const y = await call.result([sizeOf(kept)], out, x instanceof DeviceArray && !inParts);
+  const y = await call.result([sizeOf(shape)], out, x instanceof DeviceArray && !inParts);
   for (const [at, piece] of pieces.entries()) {
     const [outer, , inner] = piece.shape;
     await reduceInto(call, operation, piece, viewOf(y, [outer, inner], [inner, 1], at * outer * inner));
@@ -50,17 +44,11 @@ export async function reduce(call, given, op, options) {
   return reshaped(result, shape);
 }
 
-/**
- * The result of reducing an array without elements.
- * @param {Call} call @param {Data} x @param {any} operation @param {number[]} shape of the result
- * @param {number} count elements per result: if 0, the results are the operation's neutral element @param {ElementType} out
- */
-async function emptyReduction(call, x, operation, shape, count, out) {
-  if (!count && operation.empty === null)
-    throw new ProblemError(`${operation.name} over no elements: x has shape [${x.shape}]`);
-  const value = new HostArray(new Float32Array(sizeOf(shape)).fill(operation.empty ?? 0), shape, "float32").as(out);
+/** @param {Call} call @param {Data} x @param {number[]} shape @param {number} value @param {ElementType} out @returns {Promise<Data>} an array of this value on the side of x */
+async function filled(call, x, shape, value, out) {
+  const array = new HostArray(new Float32Array(sizeOf(shape)).fill(value), shape, "float32").as(out);
   call.complete = false;
-  return x instanceof DeviceArray ? call.device.array(value) : value;
+  return x instanceof DeviceArray ? call.device.array(array) : array;
 }
 
 /** @param {Call} call @param {Data} x @returns {number} how much of k of x[i, k, j] can be reduced at once */
@@ -76,15 +64,7 @@ async function reduceInto(call, operation, x, y) {
   const { core } = call;
   const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) => {
     if (from.dtype === "float64" && operation.multiplied) return sumOverK(call, from, to, operation.name === "mean");
-    const problem = make(core.Reduction, [
-      operation.name,
-      ...from.shape,
-      call.element(from.dtype),
-      call.element(to.dtype),
-      spanOf(call, from),
-      to.offset,
-    ]);
-    return call.run(problem, [from, to]);
+    return call.run(core.reduction_of(operation, from, to), [from, to]);
   };
   await inPieces(call, compute, [new Labelled(x, "ikj")], new Labelled(y, "ij"), "ij");
 }
@@ -149,7 +129,7 @@ const WRAPPED = {
 export async function normalise(call, name, given, options) {
   const { core } = call;
   const x = call.data(given);
-  const [axis] = axesOf(x, options.axis ?? -1);
+  const [axis] = core.axes_of(x, [options.axis ?? -1]);
   const { features, name: device } = call.device.capabilities;
   core.check_normalised(name, call.element(x.dtype), features, device);
   const epsilon = name === "softmax" ? 0 : number("eps", options.eps, 1e-5);
@@ -159,36 +139,19 @@ export async function normalise(call, name, given, options) {
   /** @type {DeviceArray[]} */
   const vectors = [];
   for (const vector of [options.weight, options.bias])
-    if (vector !== undefined && vector !== null) vectors.push(await vectorOf(call, vector, length, x.dtype));
-  const terms = { function: name, weight: Boolean(options.weight), bias: Boolean(options.bias), epsilon };
-  const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) => {
-    const dtype = call.element(from.dtype);
-    const problem = make(
-      core.Normalisation,
-      [core.NORMALISATIONS.get(name).operation, ...from.shape, dtype, dtype, spanOf(call, from), to.offset],
-      terms,
-    );
-    return call.run(problem, [from, to, ...vectors]);
-  };
-  const shape = [sizeOf(x.shape.slice(0, axis)), length, sizeOf(x.shape.slice(axis + 1))];
-  await inPieces(
-    call,
-    compute,
-    [new Labelled(await asIkj(call, x, axis), "ikj")],
-    new Labelled(reshaped(y, shape), "ikj"),
-    "ij",
-  );
+    if (isGiven(vector)) vectors.push(await vectorOf(call, vector, length, x.dtype));
+  const terms = [Boolean(options.weight), Boolean(options.bias), epsilon];
+  const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) =>
+    call.run(core.normalisation_of(name, from, to, ...terms), [from, to, ...vectors]);
+  const result = new Labelled(reshaped(y, core.ikj_shape(x, axis)), "ikj");
+  await inPieces(call, compute, [new Labelled(await asIkj(call, x, axis), "ikj")], result, "ij");
   return y;
 }
 
 /** @param {Call} call @param {any} given @param {number} length @param {ElementType} dtype @returns {Promise<DeviceArray>} a weight or bias on the device, contiguous from the start of its buffer */
 async function vectorOf(call, given, length, dtype) {
   const vector = call.data(given);
-  if (String(vector.shape) !== String([length]) || vector.dtype !== dtype) {
-    throw new ProblemError(
-      `weight and bias must have shape [${length}] and dtype ${dtype}, not [${vector.shape}] and ${vector.dtype}`,
-    );
-  }
+  call.core.check_vector(vector, length, call.element(dtype));
   const plain = !(vector instanceof DeviceArray) || (vector.contiguous && !vector.offset);
   return call.array(plain ? vector : await call.read(vector));
 }
@@ -206,80 +169,32 @@ export async function gelu(call, given, options) {
       to,
     ]);
   const flat = [x.size];
-  await inPieces(
-    call,
-    compute,
-    [new Labelled(reshaped(await dense(call, x), flat), "i")],
-    new Labelled(reshaped(y, flat), "i"),
-    "i",
-  );
+  const from = new Labelled(reshaped(await dense(call, x), flat), "i");
+  await inPieces(call, compute, [from], new Labelled(reshaped(y, flat), "i"), "i");
   return y;
 }
 
 // Arrays as x[i, k, j], reduced along k
 
-/** @param {Call} call @param {DeviceArray} x of three axes @returns {any} its strides and offset, as a translated `Span` */
-function spanOf(call, x) {
-  const [outer, along, inner] = x.strides;
-  return new call.core.Span(outer, along, inner, x.offset);
-}
-
 /** @param {Call} call @param {Data} x @param {number} axis @returns {Promise<Data>} the array as x[i, k, j], a copy if its strides do not allow such a view */
 async function asIkj(call, x, axis) {
-  const shape = [sizeOf(x.shape.slice(0, axis)), x.shape[axis], sizeOf(x.shape.slice(axis + 1))];
-  if (!(x instanceof DeviceArray)) return reshaped(x, shape);
-  const layout = x.shape.map((length, i) => [length, x.strides[i]]);
-  const groups = [layout.slice(0, axis), layout.slice(axis, axis + 1), layout.slice(axis + 1)].map(merged);
-  if (groups.some((group) => group.length > 1) || x.strides.some((stride) => stride < 0))
-    return reshaped(await call.read(x), shape);
-  return viewOf(
-    x,
-    shape,
-    groups.map((group) => (group.length ? group[0][1] : 1)),
-  );
+  if (!(x instanceof DeviceArray)) return reshaped(x, call.core.ikj_shape(x, axis));
+  const layout = call.core.ikj(x, axis);
+  return layout ? laidOut(x, layout) : asIkj(call, await call.read(x), axis);
 }
 
 /** @param {Call} call @param {Data} x @param {number[]} axes @returns {Promise<Data[]>} views x[i, k, j] with k along all of `axes`; their results (i, j) are consecutive in the reduction's result */
 async function eachAsIkj(call, x, axes) {
-  const others = x.shape.map((_, axis) => axis).filter((axis) => !axes.includes(axis));
   if (x instanceof DeviceArray) {
-    const views = viewsOf(x, axes, others);
-    return views.length ? views : eachAsIkj(call, await call.read(x), axes);
+    const layouts = call.core.each_ikj(x, axes);
+    return layouts.length
+      ? layouts.map((/** @type {any} */ layout) => laidOut(x, layout))
+      : eachAsIkj(call, await call.read(x), axes);
   }
   const length = sizeOf(axes.map((axis) => x.shape[axis]));
   if (axes.length && axes[axes.length - 1] - axes[0] < axes.length) {
     return [reshaped(x, [sizeOf(x.shape.slice(0, axes[0])), length, sizeOf(x.shape.slice(axes[axes.length - 1] + 1))])];
   }
+  const others = x.shape.map((_, axis) => axis).filter((axis) => !axes.includes(axis));
   return [reshaped(permuted(x, [...others, ...axes]), [x.size / length, length, 1])];
-}
-
-/** @param {DeviceArray} x @param {number[]} axes @param {number[]} others @returns {DeviceArray[]} likewise for an array on the device; empty if the array has to be copied */
-function viewsOf(x, axes, others) {
-  const layout = x.shape.map((length, axis) => [length, x.strides[axis]]);
-  const [along, kept] = [axes, others].map((some) => merged(some.map((axis) => layout[axis])));
-  const outermost = kept.slice(0, -2);
-  const forward = [...kept, ...along].every(([, stride]) => stride >= 0);
-  const counts = outermost.map(([length]) => length);
-  if (!forward || along.length > 1 || sizeOf(counts) > MAX_PROBLEMS) return [];
-  const [length, stride] = along[0] ?? [1, 1];
-  let [[outer, outerStride], [inner, innerStride]] = [[1, 0], [1, 0], ...kept].slice(-2);
-  if (outer === 1 && innerStride > stride) [outer, outerStride, inner, innerStride] = [inner, innerStride, 1, 0]; // rows
-  const dense = denseStrides(counts);
-  return Array.from({ length: sizeOf(counts) }, (_, i) => {
-    const offset = outermost.reduce((sum, [count, far], axis) => sum + (Math.floor(i / dense[axis]) % count) * far, 0);
-    return /** @type {DeviceArray} */ (viewOf(x, [outer, length, inner], [outerStride, stride, innerStride], offset));
-  });
-}
-
-/** @param {number[][]} axes (length, stride) of each @returns {number[][]} the same without axes of length 1, and with neighbours merged if one stride covers both */
-function merged(axes) {
-  /** @type {number[][]} */
-  const groups = [];
-  for (const [length, stride] of axes) {
-    const last = groups[groups.length - 1];
-    if (length === 1) continue;
-    if (last && last[1] === stride * length) groups[groups.length - 1] = [last[0] * length, stride];
-    else groups.push([length, stride]);
-  }
-  return groups;
 }

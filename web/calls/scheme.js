@@ -1,9 +1,9 @@
 // @ts-check
 /** Quantisation: scales, zero points and requantisation in fixed point, bit for bit as in webmm/problems/scheme.py. */
 
-import { ProblemError } from "../errors.js";
-import { HostArray } from "../host.js";
+import { HostArray, sizeOf } from "../host.js";
 
+/** @typedef {import("../bundle.js").Core} Core */
 /** The number mantissa·2^-shift; the mantissa has 31 bits, the highest one set. @typedef {{mantissa: number, shift: number}} FixedPoint */
 /** One value for all rows or columns (`scalar`), or one for each. @typedef {{values: number[], scalar: boolean}} Terms */
 /**
@@ -13,12 +13,9 @@ import { HostArray } from "../host.js";
 
 const MANTISSA_BITS = 31;
 const MAX_SHIFT = 62; // for a 32-bit sum times a 31-bit mantissa
-const SUM_LIMIT = 2 ** 31 - 1;
-/** The smallest and the largest integer of a type. @type {Record<string, [number, number]>} */
-export const LIMITS = { int8: [-128, 127], uint8: [0, 255] };
 
-/** @param {string} name @param {any} given @param {number} length @returns {Terms} */
-function terms(name, given, length) {
+/** @param {Core} core @param {string} name @param {any} given @param {number} length @returns {Terms} */
+function terms(core, name, given, length) {
   const array =
     typeof given === "number" ? new HostArray(Float32Array.of(given), [], "float32") : HostArray.from(given);
   const values =
@@ -27,60 +24,52 @@ function terms(name, given, length) {
       : Array.isArray(given)
         ? /** @type {number[]} */ (given.flat(Infinity))
         : [...array.as(array.dtype === "float16" ? "float32" : array.dtype).data];
-  if (array.size === 1) return { values, scalar: true };
-  if (array.size !== length || array.ndim > 2 || Math.max(...array.shape) !== array.size) {
-    throw new ProblemError(`${name} has shape [${array.shape}]; it must be a number, or one for each of ${length}`);
-  }
-  return { values, scalar: false };
+  core.check_length(name, array.shape, array.size, length);
+  return { values, scalar: array.size === 1 };
 }
 
-/** @param {string} name @param {any} given @param {number} length @returns {Terms} rounded to float32; throws ProblemError unless positive and finite */
-export function checkedScale(name, given, length) {
-  const { values, scalar } = terms(name, given, length);
+/** @param {Core} core @param {string} name @param {any} given @param {number} length @returns {Terms} rounded to float32; throws ProblemError unless positive and finite */
+export function checkedScale(core, name, given, length) {
+  const { values, scalar } = terms(core, name, given, length);
   const rounded = values.map(Math.fround);
   const wrong = rounded.find((scale) => !(scale > 0 && Number.isFinite(scale)));
-  if (wrong !== undefined) throw new ProblemError(`${name} must be positive and finite in float32, not ${wrong}`);
+  if (wrong !== undefined) throw core.wrong_scale(name, wrong);
   return { values: rounded, scalar };
 }
 
-/** @param {string} name @param {any} given @param {number} length @param {string} dtype @returns {Terms} */
-export function checkedZero(name, given, length, dtype) {
-  const found = terms(name, given, length);
-  const [bottom, top] = LIMITS[dtype];
+/** @param {Core} core @param {string} name @param {any} given @param {number} length @param {any} dtype a translated `DType` @returns {Terms} */
+export function checkedZero(core, name, given, length, dtype) {
+  const found = terms(core, name, given, length);
+  const [bottom, top] = core.integer_range(dtype);
   const wrong = found.values.find((zero) => !(Number.isInteger(zero) && zero >= bottom && zero <= top));
-  if (wrong !== undefined)
-    throw new ProblemError(
-      `${name} must be a whole number from ${bottom} to ${top}, as ${dtype} has them, not ${wrong}`,
-    );
+  if (wrong !== undefined) throw core.wrong_zero(name, wrong, dtype);
   return found;
 }
 
-/** @param {any} given @param {number} length @returns {Int32Array} */
-export function checkedBias(given, length) {
+/** @param {Core} core @param {any} given @param {number} length @returns {Int32Array} */
+export function checkedBias(core, given, length) {
   const array =
     Array.isArray(given) && given.every(Number.isInteger)
       ? HostArray.from(given, { dtype: "int32" })
       : HostArray.from(given);
-  if (array.dtype !== "int32")
-    throw new ProblemError(`bias is ${array.dtype}; it must be int32, in steps of scaleA·scaleB`);
-  if (String(array.shape) !== String([length]))
-    throw new ProblemError(`bias has shape [${array.shape}]; it must be [${length}], one per column`);
+  core.check_integer_bias(array.dtype, array.shape, length);
   return /** @type {Int32Array} */ (array.data);
 }
 
-/** Throw ProblemError if a sum of k products may exceed 32 bits. @param {Scheme} scheme @param {number} k @param {string} a @param {string} b dtypes of the operands */
-export function checkSums(scheme, k, a, b) {
-  const largest = (/** @type {string} */ dtype, /** @type {Terms} */ zero) =>
-    zero.values.reduce((most, each) => Math.max(most, LIMITS[dtype][1] - each, each - LIMITS[dtype][0]), 1);
-  const added = (scheme.bias ?? new Int32Array(0)).reduce((most, each) => Math.max(most, Math.abs(each)), 0);
-  const maxK = Math.floor((SUM_LIMIT - added) / (largest(a, scheme.zeroA) * largest(b, scheme.zeroB)));
-  if (k > maxK) {
-    throw new ProblemError(
-      `with these zero points${added ? " and bias" : ""} a sum of k = ${k} products may overflow 32 bits; the largest safe k is ${Math.max(maxK, 0)}: ` +
-        "split k, and add int32 results in 64 bits",
-    );
-  }
+/** Throw ProblemError if a sum of k products may exceed 32 bits. @param {Core} core @param {Scheme} scheme @param {number} k @param {any[]} types of the operands */
+export function checkSums(core, { zeroA, zeroB, bias }, k, types) {
+  const reach = [zeroA, zeroB].map(({ values }, i) => {
+    const [bottom, top] = core.integer_range(types[i]);
+    return core.furthest(types[i], values.reduce(least, top), values.reduce(most, bottom));
+  });
+  const added = bias ? bias.reduce((most, each) => Math.max(most, Math.abs(each)), 0) : 0;
+  core.check_sums(k, ...reach, added);
 }
+
+/** @param {number} x @param {number} y */
+const least = (x, y) => Math.min(x, y);
+/** @param {number} x @param {number} y */
+const most = (x, y) => Math.max(x, y);
 
 /** @param {number} value above 0 @returns {FixedPoint} rounded to 31 bits, halves up */
 function fixed(value) {
@@ -101,13 +90,6 @@ const clamped = ({ mantissa, shift }) => ({
   mantissa: shift > MAX_SHIFT ? 0 : mantissa,
   shift: Math.min(Math.max(shift, 1), MAX_SHIFT),
 });
-
-/** @param {FixedPoint} x @param {FixedPoint} y @returns {FixedPoint} the product, rounded to 31 bits, halves up */
-function times(x, y) {
-  const product = BigInt(x.mantissa) * BigInt(y.mantissa);
-  const surplus = product >= 2n ** 61n ? 31 : 30;
-  return normalised(Number((product + (1n << BigInt(surplus - 1))) >> BigInt(surplus)), x.shift + y.shift - surplus);
-}
 
 const bits = new DataView(new ArrayBuffer(4));
 /** @param {number} x @returns {[number, number]} the bits of a float32 */
@@ -133,27 +115,14 @@ export function multipliers({ scaleA, scaleB, scaleC }, out) {
   return { row: null, column: scaleB.values.map((b) => whole(scaleA.values[0], b)) };
 }
 
-/**
- * The result of a product with k = 0: the requantised bias.
- * @param {Scheme} scheme @param {number} m @param {number} n @param {import("../host.js").ElementType} out @returns {HostArray}
- */
-export function emptyProduct(scheme, m, n, out) {
-  const { scaleA, scaleB, scaleC, zeroC, bias } = scheme;
-  const at = (/** @type {Terms} */ { values, scalar }, /** @type {number} */ i) => values[scalar ? 0 : i];
-  const values = Array.from({ length: m * n }, (_, i) => {
-    const [row, column] = [Math.floor(i / n), i % n];
-    const sum = bias ? bias[column] : 0;
-    if (out === "int32") return sum;
-    if (out === "float32") return Math.fround(Math.fround(sum) * Math.fround(at(scaleA, row) * at(scaleB, column)));
-    const both = !scaleA.scalar && !scaleB.scalar;
-    const multiplier = both
-      ? times(fixed(at(scaleA, row)), fixed(at(scaleB, column) / (scaleC ?? 1)))
-      : fixed((at(scaleA, row) * at(scaleB, column)) / (scaleC ?? 1));
-    const { mantissa, shift } = clamped(multiplier);
-    const scaled = Number((BigInt(sum) * BigInt(mantissa) + (1n << BigInt(shift - 1))) >> BigInt(shift));
-    return Math.min(Math.max(scaled + zeroC, LIMITS[out][0]), LIMITS[out][1]);
-  });
-  return HostArray.from(values, { dtype: out, shape: [m, n] });
+/** Operands of a product of this shape with k = 1, as good as those with k = 0: A holds its zero points. @param {Scheme} scheme @param {HostArray["dtype"][]} types @param {number[]} shape @returns {HostArray[]} */
+export function noTerms({ zeroA: { values, scalar } }, [a, b], shape) {
+  const [rows, n] = [shape.slice(0, -1), shape[shape.length - 1]];
+  const zeros = Array.from({ length: sizeOf(rows) }, (_, i) => values[scalar ? 0 : i % values.length]);
+  return [
+    HostArray.from(zeros, { dtype: a, shape: [...rows, 1] }),
+    HostArray.from(new Int8Array(n), { shape: [1, n], dtype: b }),
+  ];
 }
 
 /** @param {Terms} zero @param {[number, number][] | null} multiplier @param {Int32Array | null} bias @param {number} length @returns {HostArray} [length, 4] int32: zero point, multiplier (two), bias of each row or column */

@@ -2,10 +2,9 @@
 /** Prepared launches: pipelines, bind groups and grids of a kernel on given arrays, cached for repeated calls. */
 
 import { checkSeparate } from "./array.js";
-import { ProblemError, UnsupportedError } from "../errors.js";
+import { UnsupportedError } from "../errors.js";
 import { Dict } from "../python.js";
 import { TURNS } from "./pool.js";
-import { grouped } from "../text.js";
 
 /** @typedef {import("./array.js").DeviceArray} DeviceArray */
 /** @typedef {import("./engine.js").Engine} Device */
@@ -230,18 +229,9 @@ export class Launches {
   /** Throw ProblemError if the arrays do not fit the problem. @param {Problem} problem @param {DeviceArray[]} arrays */
   #checkArrays(problem, arrays) {
     const extents = problem.buffers();
-    if (arrays.length !== extents.length) {
-      const names = extents.map((/** @type {any} */ extent) => extent.name).join(", ");
-      throw new ProblemError(`the problem needs ${extents.length} arrays (${names}); ${arrays.length} were given`);
-    }
+    this.device.core.check_buffers(problem, extents, arrays, this.device);
     arrays.forEach((array, i) => {
-      const { name, dtype, end, written } = extents[i];
-      if (array.device !== this.device)
-        throw new ProblemError(`${name} is on another device; copy it to this one: device.array(await x.read())`);
-      if (array.dtype !== dtype.name)
-        throw new ProblemError(`${name} is ${array.dtype}; the problem expects ${dtype.name}`);
-      if (array.capacity < end)
-        throw new ProblemError(`${name} has ${grouped(array.capacity)} elements; the problem needs ${grouped(end)}`);
+      const { name, written } = extents[i];
       const others = arrays.map((other, at) => [extents[at].name, other]).filter((_, at) => at !== i);
       if (written) checkSeparate(name, array, Object.fromEntries(others));
     });

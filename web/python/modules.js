@@ -3,7 +3,7 @@
 
 import { Field, kwargs } from "./classes.js";
 import { list } from "./iteration.js";
-import { OverflowError, PythonError, TypeError_, fieldNames, isObject } from "./objects.js";
+import { OverflowError, PythonError, TypeError_, fieldNames, isObject, repr } from "./objects.js";
 import { Dict, mul } from "./values.js";
 
 export const dataclasses = {
@@ -53,6 +53,14 @@ export const itertools = {
 export const functools = {
   /** @param {(a: any, b: any) => any} f @param {any} x */
   reduce: (f, x) => list(x).reduce((a, b) => f(a, b)),
+};
+
+export const operator = {
+  /** @param {any} x @returns {number} */
+  index(x) {
+    if (!Number.isInteger(x)) throw new TypeError_(`${repr(x)} is not an integer`);
+    return x;
+  },
 };
 
 export const math = {

@@ -182,6 +182,7 @@ export const gt = (a, b) => lt(b, a);
 
 /** @param {any} x @returns {boolean} its truth value */
 export function truth(x) {
+  if (typeof x === "number") return x !== 0; // NaN is true
   if (typeof x !== "object" || x === null) return Boolean(x);
   if (Array.isArray(x) || x instanceof Uint8Array) return x.length > 0;
   if (x instanceof Dict || x instanceof PySet) return x.size > 0;

@@ -6,13 +6,13 @@ import itertools
 from typing import Any
 
 from webmm import choose
+from webmm.arguments.arrays import element_of
 from webmm.calls.devices import Devices
 from webmm.calls.executor import Data, Labelled
 from webmm.calls.operands import Operandish, opened, returned
 from webmm.calls.pieces import in_pieces
 from webmm.dtypes import DType
 from webmm.engine.device import Array, Device
-from webmm.engine.view import element_of
 from webmm.errors import ProblemError
 from webmm.problems.divisible import Divisible
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import DTypeLike
 
+from webmm.arguments.arrays import element_of
 from webmm.calls.executor import Data
 from webmm.calls.expression import elementwise
 from webmm.calls.gemm import matmul
@@ -16,7 +17,7 @@ from webmm.calls.operands import Operandish
 from webmm.calls.reduce import reduce
 from webmm.dtypes import dtype_of
 from webmm.engine.device import Array, Device
-from webmm.engine.view import element_of, host_array
+from webmm.engine.view import host_array
 from webmm.errors import ProblemError
 
 Labels = tuple[str, ...]  # one per axis: a letter, or "...1" for the last axis of an ellipsis, "...2" before it

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from webmm import choose
+from webmm.arguments.arrays import element_of
 from webmm.calls.devices import Devices
 from webmm.calls.executor import Labelled
 from webmm.calls.operands import Operandish, opened, returned
@@ -15,7 +16,6 @@ from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
 from webmm.dtypes import F32
 from webmm.engine.device import Array, Device
-from webmm.engine.view import element_of
 from webmm.errors import ProblemError, ShaderError
 from webmm.kernels.elementwise.map import Map
 from webmm.problems.elementwise import Elementwise

@@ -17,16 +17,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.arguments.arrays import element_of
+from webmm.arguments.pieces import in_place, product_axes
 from webmm.calls.slots import Slots
 from webmm.cut.arrays import Extents
 from webmm.cut.pieces import Piece, elements
-from webmm.cut.streams import BATCH, HELD
+from webmm.cut.streams import HELD
 from webmm.dtypes import DType
 from webmm.engine.device import Array, Device
-from webmm.engine.view import dense_strides, element_of
 from webmm.errors import MemoryLimitError
-from webmm.kernels.base import INDEX_LIMIT
-from webmm.problems.base import Extent
 
 LEAST_MEMORY = 2**24  # the smallest memory budget (bytes) to try before MemoryLimitError is raised
 PAGE = 4096  # bytes
@@ -75,27 +74,12 @@ class Labelled:
     def in_place(self, binding: int, written: bool = False) -> bool:
         """Return whether kernels can read or write it without a copy, with bindings of at most `binding` bytes."""
         x = self.data
-        if not isinstance(x, Array) or any(stride < 0 for stride in x.strides):
-            return False
-        reach = sum((length - 1) * stride for length, stride in zip(x.shape, x.strides, strict=True))
-        extent = Extent("", x.element, x.offset + reach + 1, start=x.offset)
-        if extent.nbytes > binding or extent.end - extent.first > INDEX_LIMIT:
-            return False
-        if self.anywhere and not written:
-            return True
-        axes = [(length, stride) for length, stride in zip(x.shape, x.strides, strict=True) if length > 1]
-        dense = tuple(stride for _, stride in axes) == dense_strides(tuple(length for length, _ in axes))
-        return dense and (self.anywhere or extent.first == extent.start)
+        return isinstance(x, Array) and in_place(x, binding, self.anywhere, written)
 
 
 def of_product(x: Data, axes: str, batch: int) -> Labelled:
-    """Return an operand or a result of products with the letters of its axes: the last ones are `axes`.
-
-    The products' `batch` axes have the first of the `BATCH` letters; an axis of length 1, which broadcasts, has "1".
-    """
-    own = x.shape[: max(x.ndim - len(axes), 0)]
-    letters = zip(BATCH[batch - len(own) :], own, strict=False)
-    return Labelled(x, "".join("1" if length == 1 else letter for letter, length in letters) + axes)
+    """Return an operand or a result of products of `batch` axes with the letters of its axes."""
+    return Labelled(x, product_axes(x.shape, axes, batch))
 
 
 def shrinking(memory: int, attempt: Callable[[int], None]) -> None:

@@ -11,15 +11,14 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from webmm import choose
+from webmm.arguments.arrays import broadcast_shape, element_of
 from webmm.calls.devices import Devices
 from webmm.calls.executor import Data, Labelled
 from webmm.calls.operands import Operandish, opened, returned
 from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
-from webmm.calls.strided import broadcast_shape
 from webmm.dtypes import BOOL, COMPUTED, F32, I32, DType, dtype_of, names
 from webmm.engine.device import Array, Device
-from webmm.engine.view import element_of
 from webmm.errors import ProblemError
 from webmm.problems.expression import AXES, Expression, Quad, Strided
 from webmm.wgsl import expressions

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from webmm import choose
+from webmm.arguments.products import check_in_place
 from webmm.calls import divided
 from webmm.calls.devices import Devices
 from webmm.calls.elementwise import activation_on
 from webmm.calls.executor import Progress
 from webmm.calls.operands import Operandish, Temporaries, data_of, number
 from webmm.calls.planned import planned
-from webmm.calls.product import Arguments, check_stored_once, checked, dispatches, on_device, on_host
-from webmm.calls.strided import broadcast_shape, result_shape
+from webmm.calls.product import Arguments, checked, dispatches, on_device, on_host
 from webmm.config import Precision, Tune, tune_mode
 from webmm.engine.aliasing import check_separate
 from webmm.engine.device import Array, Device, default_device
@@ -121,14 +121,7 @@ def gemm(
     """
     if not all(isinstance(x, Array) for x in (a, b, c)):
         raise ProblemError("gemm() works in place and takes only arrays on a device; create one with device.array(x)")
-    if min(a.ndim, b.ndim, c.ndim) < 2:
-        raise ProblemError("gemm() takes matrices or batches of matrices, with at least 2 axes")
-    shape = result_shape(a, b)
-    if shape[-2:] != c.shape[-2:] or broadcast_shape(shape, c.shape) != c.shape:
-        raise ProblemError(
-            f"a @ b has shape {shape}; c {c.shape} must have the same last two axes and broadcast its batch"
-        )
-    check_stored_once("c", c)
+    check_in_place(a, b, c)
     check_separate("c", c, {"a": a, "b": b})
     epilogue = Terms(alpha=number("alpha", alpha), beta=number("beta", beta))
     settings = Arguments(None, None, epilogue, None, precision)

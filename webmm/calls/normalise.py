@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from webmm import choose
-from webmm.calls.axes import as_ikj, axes_of, span_of
+from webmm.arguments.arrays import element_of
+from webmm.arguments.rows import axes_of, check_vector, ikj_shape, normalisation_of
+from webmm.calls.axes import as_ikj
 from webmm.calls.devices import Devices
 from webmm.calls.executor import Data, Labelled
 from webmm.calls.operands import Operandish, Temporaries, opened, returned
@@ -16,9 +17,7 @@ from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
 from webmm.dtypes import DType
 from webmm.engine.device import Array, Device
-from webmm.engine.view import element_of
-from webmm.errors import ProblemError
-from webmm.problems.normalise import NORMALISATIONS, Normalisation, check_normalised
+from webmm.problems.normalise import check_normalised
 
 
 @planned
@@ -89,18 +88,10 @@ def _normalise(
 
         def compute(x: Array, *others: Array) -> None:
             *vectors, y = others
-            outer, length, inner = x.shape
-            problem = Normalisation(
-                *(NORMALISATIONS[function].operation, outer, length, inner),
-                *(dtype, dtype, span_of(x), y.offset),
-                function=function,
-                weight=weight is not None,
-                bias=bias is not None,
-                epsilon=epsilon,
-            )
+            problem = normalisation_of(function, x, y, weight is not None, bias is not None, epsilon)
             choose.run(problem, x.device, x, y, *vectors)
 
-        shape = (math.prod(source.shape[:axis]), length, math.prod(source.shape[axis + 1 :]))
+        shape = ikj_shape(source, axis)
         operands = [Labelled(as_ikj(source, axis), "ikj"), *(Labelled(v, "k", anywhere=False) for v in vectors)]
         in_pieces(temporary.devices, compute, operands, Labelled(y.reshape(*shape), "ikj"), "ij")
         return returned(y)
@@ -109,11 +100,7 @@ def _normalise(
 def _vector(temporary: Temporaries, v: Operandish, length: int, dtype: DType) -> Data:
     """Return a weight or bias; raises ProblemError unless it has shape (length,) and that dtype."""
     vector = temporary.data(v)
-    if vector.shape != (length,) or element_of(vector) != dtype:
-        raise ProblemError(
-            f"weight and bias must have shape ({length},) and dtype {dtype.name}, "
-            f"not {vector.shape} and {element_of(vector).name}"
-        )
+    check_vector(vector, length, dtype)
     if isinstance(vector, np.ndarray) or (vector.contiguous and not vector.offset):
         return vector
     return temporary.array(vector.numpy())

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from webmm.arguments.products import matrix_operand
 from webmm.calls.devices import Devices, check_divisible, chosen
 from webmm.calls.executor import Data
-from webmm.calls.strided import matrix_operand
-from webmm.dtypes import F32, DType, dtype_of
+from webmm.dtypes import DType, dtype_of
 from webmm.engine.device import Array, Device, default_device
 from webmm.engine.moves import upload
-from webmm.engine.view import element_of, host_array, in_memory_order
+from webmm.engine.view import host_array, in_memory_order
 from webmm.errors import ProblemError
 
 Operandish = Array | ArrayLike
@@ -121,14 +121,6 @@ class Temporaries:
     def _own(self, array: Array) -> Array:
         self._owned.append(array)
         return array
-
-
-def check_bias(bias: Data, rows: int, columns: int, dtype: DType) -> None:
-    """Raise ProblemError unless `bias` matches a (rows, columns) product of operands of `dtype`."""
-    if (given := element_of(bias)) not in (dtype, F32):
-        raise ProblemError(f"bias is {given.name}; it must be {dtype.name}, as the operands are, or float32")
-    if (shape := bias.shape) not in ((columns,), (rows, 1)):
-        raise ProblemError(f"bias has shape {shape}; it must be ({columns},), or ({rows}, 1) for one per row")
 
 
 def number(name: str, x: Any) -> float:

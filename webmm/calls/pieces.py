@@ -132,9 +132,3 @@ def _at_once(
         with device.submissions.held():
             compute(*arrays, target)
             device.download(target, result.data)
-
-
-def starts_of(*arrays: Array) -> tuple[int, ...]:
-    """Return the first elements of arrays that are not `anywhere`, as problems take them: () if all start at 0."""
-    starts = tuple(array.offset for array in arrays)
-    return starts if any(starts) else ()

@@ -11,18 +11,29 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from webmm import choose
+from webmm.arguments.arrays import element_of
+from webmm.arguments.products import (
+    batch_axes,
+    bias_kind,
+    check_bias,
+    check_residual,
+    check_stored_once,
+    matrix_shape,
+    problem_of,
+    problems,
+    result_shape,
+    row_major,
+)
 from webmm.calls.executor import Data, Progress, shrinking
-from webmm.calls.operands import Temporaries, check_bias
+from webmm.calls.operands import Temporaries
 from webmm.calls.planned import planned
-from webmm.calls.streamed import OVERLAP, StreamedProduct, bias_kind
-from webmm.calls.strided import batch_axes, matrix_operand, matrix_shape, problems, result_shape
+from webmm.calls.streamed import OVERLAP, StreamedProduct
 from webmm.choose.gemm import pieces
 from webmm.choose.limits import dispatch_limits
 from webmm.config import Precision, Tune
 from webmm.dtypes import DType, dtype_of
 from webmm.engine.aliasing import check_separate, overlap
 from webmm.engine.device import Array, Device
-from webmm.engine.view import element_of
 from webmm.errors import MemoryLimitError, ProblemError
 from webmm.problems.gemm import Gemm
 from webmm.wgsl.epilogues import OF_WHOLE_SUMS, Terms
@@ -70,10 +81,9 @@ def checked(
         raise ProblemError("the operands live on different devices; copy one: device.array(x.numpy())")
     shape = result_shape(a, b)
     if bias is not None:
-        rows, columns = matrix_shape(a, b)[-2:]
-        check_bias(bias, rows, columns, element_of(a))
-    if residual is not None and residual.shape != shape:
-        raise ProblemError(f"residual has shape {residual.shape}; it must have the result's shape, {shape}")
+        check_bias(bias, matrix_shape(a, b), element_of(a))
+    if residual is not None:
+        check_residual(residual, shape)
     if out is None:
         return shape, element_of(a) if out_dtype is None else dtype_of(out_dtype)
     if not isinstance(out, Array if resident else np.ndarray):
@@ -88,14 +98,6 @@ def checked(
     if isinstance(out, Array):
         check_separate("out", out, {"a": a, "b": b, "bias": bias})
     return shape, dtype
-
-
-def check_stored_once(name: str, out: Data) -> None:
-    """Raise ProblemError if several elements of `out` are stored in one place."""
-    if any(length > 1 and not stride for length, stride in zip(out.shape, out.strides, strict=True)):
-        raise ProblemError(
-            f"{name} repeats its elements, as a broadcast view does; pass an array that stores each element once"
-        )
 
 
 def on_device(device: Device, a: Data, b: Data, settings: Arguments, into: Array | None = None) -> Array:
@@ -266,26 +268,11 @@ def dispatches(
     batch = c.shape[:-2]
     a, b = (temporary.readable(x) for x in (a, b))
     a, b = a.broadcast_to((*batch, *a.shape[-2:])), b.broadcast_to((*batch, *b.shape[-2:]))
-    target = matrix_operand(c)
-    if target is None:
-        raise ProblemError("neither the rows nor the columns of c have unit stride; pass a contiguous array")
-    kind = epilogue.bias
-    if target.transposed:  # Cᵀ = Bᵀ·Aᵀ is row-major
-        a, b, c = b.mT, a.mT, c.mT
-        kind = {"": "", "column": "row", "row": "column"}[kind]
-    operands = [matrix_operand(x) for x in (a, b, c)]
-    assert all(operands), "made readable above"
-    left, right, out = (operand for operand in operands if operand)
-    template = Gemm(
-        *(c.shape[-2], c.shape[-1], a.shape[-1], 1),
-        *(a.element, c.element),
-        *(left, right, out),
-        bias_offset=bias.offset if bias is not None else 0,
-        precision=settings.precision or temporary.device.settings.precision,
-        **{**vars(epilogue), "bias": kind},
-    )
+    a, b, c, kind = row_major(a, b, c, epilogue.bias)
+    offset, precision = 0 if bias is None else bias.offset, settings.precision or temporary.device.settings.precision
+    first = problem_of(a, b, c, offset, replace(epilogue, bias=kind), precision)
     device, limits, found = temporary.device, dispatch_limits(temporary.device, a.element), []
-    for problem in problems(template, batch_axes(a, b, c)):
+    for problem in problems(first, batch_axes(a, b, c)):
         for piece in pieces(problem, device, limits):
             size, sums = piece.problem.m * piece.problem.n, problem.dtype.sums
             into = temporary.sum(size, sums) if piece.apart and not piece.last else c

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 import string
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from webmm import choose
+from webmm.arguments.arrays import broadcast_shape, element_of
+from webmm.arguments.products import quantized_of
+from webmm.arguments.quantized import check_zero_c, quantized_shape, result_dtype
 from webmm.calls.devices import Devices
 from webmm.calls.executor import Data, Labelled
 from webmm.calls.operands import Operandish, Temporaries, opened, readable, returned, rows_of
-from webmm.calls.pieces import in_pieces, starts_of
+from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
-from webmm.calls.strided import broadcast_shape, matrix_operand
-from webmm.dtypes import BYTES, F32, I32, DType, dtype_of
+from webmm.dtypes import BYTES, DType, dtype_of
 from webmm.engine.device import Array, Device
-from webmm.engine.view import element_of
 from webmm.errors import ProblemError
 from webmm.problems.product import Operand
 from webmm.problems.quantized import describe
@@ -73,7 +73,8 @@ def qmatmul(
     """
     with opened("qmatmul", device, a_q, b_q, devices=devices) as temporary:
         a, b = temporary.data(a_q), temporary.data(b_q)
-        batch, m, n = _sizes(a, b)
+        shape = quantized_shape(a, b)
+        *batch, m, n = shape
         out = out_dtype_of(out_dtype, scale_c, element_of(a))
         scale = None if scale_c is None else float(checked_scale("scale_c", scale_c, 1))
         zero, added = _checked_zero_c(zero_c, out), None if bias is None else checked_bias(bias, n)
@@ -84,7 +85,7 @@ def qmatmul(
             return Scheme(*left, *right, scale, zero, added)
 
         given = [np.asarray(x) for x in (scale_a, zero_a, scale_b, zero_b)]
-        c = temporary.result((*batch, m, n), out, a, b)
+        c = temporary.result(shape, out, a, b)
         if not any(x.ndim > 2 for x in given):
             _multiply(temporary, a, b, scheme(*given), c)
             return returned(c)
@@ -124,12 +125,7 @@ def _multiply(temporary: Temporaries, a: Data, b: Data, scheme: Scheme, c: Data)
     def compute(a: Array, b: Array, *others: Array) -> None:
         *terms, c = others
         a, b, c = (x[(0,) * (x.ndim - 2)] if x.ndim > 2 else x for x in (a, b, c))
-        where_a, where_b = matrix_operand(a), matrix_operand(b)
-        assert where_a, "made readable above"
-        assert where_b
-        (m, n), starts = c.shape, starts_of(c, *terms)
-        problem = replace(template, m=m, n=n, a=where_a, b=where_b, starts=starts)
-        choose.run(problem, c.device, a, b, c, *terms)
+        choose.run(quantized_of(template, a, b, c, *terms), c.device, a, b, c, *terms)
 
     rows_and_columns = ["mt"] * template.by_row + ["nt"] * template.by_column
     in_pieces(
@@ -166,43 +162,11 @@ def _of_matrix(x: Any, batch: tuple[int, ...], index: tuple[int, ...]) -> Any:
     return x[tuple(0 if length == 1 else i for length, i in zip(batch, places, strict=True))]
 
 
-def _sizes(a: Data, b: Data) -> tuple[tuple[int, ...], int, int]:
-    """Return the batch shape, rows and columns of the result; raises ProblemError if the operands do not match."""
-    if min(a.ndim, b.ndim) < 2:
-        raise ProblemError(
-            f"quantised products take matrices, not arrays of shapes {a.shape} and {b.shape}; reshape them"
-        )
-    if a.shape[-1] != b.shape[-2]:
-        raise ProblemError(
-            f"a {a.shape} and b {b.shape} do not fit: the inner sizes {a.shape[-1]} and {b.shape[-2]} differ"
-        )
-    batch = broadcast_shape(a.shape[:-2], b.shape[:-2])
-    if batch is None:
-        raise ProblemError(f"the batches of a {a.shape} and b {b.shape} do not broadcast")
-    for name, x in (("a", a), ("b", b)):
-        if element_of(x) not in BYTES:
-            raise ProblemError(
-                f"{name} is {element_of(x).name}; quantised operands must be uint8 or int8: webmm.quantize(x)"
-            )
-    return batch, a.shape[-2], b.shape[-1]
-
-
 def out_dtype_of(given: DTypeLike | None, scale_c: float | None, default: DType) -> DType:
     """Return the dtype of the result; raises ProblemError if it contradicts `scale_c`."""
-    if given is None:
-        return F32 if scale_c is None else default
-    out = dtype_of(given)
-    if out not in (*BYTES, I32, F32):
-        raise ProblemError(f"out_dtype {out.name} is not supported; choose int8, uint8, int32 or float32")
-    if (out in BYTES) != (scale_c is not None):
-        need = "needs scale_c, the scale of the result" if out in BYTES else "is not requantised; omit scale_c"
-        raise ProblemError(f"out_dtype {out.name} {need}")
-    return out
+    return result_dtype(None if given is None else dtype_of(given), scale_c is not None, default)
 
 
 def _checked_zero_c(zero: int | None, out: DType) -> int:
-    if out in BYTES:
-        return int(checked_zero("zero_c", 0 if zero is None else zero, 1, out))
-    if zero is not None:
-        raise ProblemError(f"out_dtype {out.name} is not requantised; omit zero_c")
-    return 0
+    check_zero_c(zero is not None, out)
+    return int(checked_zero("zero_c", 0 if zero is None else zero, 1, out)) if out in BYTES else 0

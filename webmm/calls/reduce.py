@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from webmm import choose
-from webmm.calls.axes import Axes, axes_of, each_as_ikj, span_of
+from webmm.arguments.arrays import element_of
+from webmm.arguments.rows import Axes, axes_of, check_axes, of_nothing, reduced_shape, reduction_of
+from webmm.calls.axes import each_as_ikj
 from webmm.calls.devices import Devices
 from webmm.calls.doubles import add_up
 from webmm.calls.executor import Data, Labelled
@@ -18,9 +20,8 @@ from webmm.calls.pieces import in_pieces, most_at_once
 from webmm.calls.planned import planned
 from webmm.dtypes import I32, DType, dtype_of
 from webmm.engine.device import Array, Device
-from webmm.engine.view import element_of
 from webmm.errors import ProblemError
-from webmm.problems.reduce import OPERATIONS, Operation, Reduction, check_device, check_types, operation_of
+from webmm.problems.reduce import OPERATIONS, Operation, check_device, check_types, operation_of
 
 
 @planned
@@ -64,28 +65,19 @@ def reduce(
         check_types(operation, dtype, out)
         for one in temporary.devices:
             check_device(operation, dtype, one.capabilities.features, one.capabilities.name)
-        if operation.index and axis is not None and len(axes) > 1:
-            raise ProblemError(f"{op} takes one axis, or None for all; a position in several has no single number")
-        kept = tuple(n for i, n in enumerate(source.shape) if i not in axes)
-        shape = tuple(1 if i in axes else n for i, n in enumerate(source.shape)) if keepdims else kept
+        check_axes(operation, axis, axes)
+        shape = reduced_shape(source, axes, keepdims)
         if not source.size:
-            nothing = _of_nothing(source, operation, shape, math.prod(source.shape[i] for i in axes), out)
+            nothing = np.full(shape, of_nothing(operation, source, axes), out.numpy)
             return device.array(nothing) if isinstance(source, Array) else returned(nothing)
         pieces = each_as_ikj(source, axes)
         in_parts = any(_k_at_once(temporary.devices, piece) < piece.shape[1] for piece in pieces)
-        y = temporary.result((math.prod(kept),), out, *([] if in_parts else [source]))
+        y = temporary.result((math.prod(shape),), out, *([] if in_parts else [source]))
         for at, piece in enumerate(pieces):
             outer, _, inner = piece.shape
             _reduce(temporary.devices, operation, piece, y[at * outer * inner :][: outer * inner].reshape(outer, inner))
         y = device.array(y) if in_parts and isinstance(source, Array) else y
         return y.reshape(*shape) if isinstance(y, Array) else returned(y.reshape(shape))
-
-
-def _of_nothing(x: Data, operation: Operation, shape: tuple[int, ...], count: int, out: DType) -> NDArray[Any]:
-    """Return the results for an `x` without elements: each is over `count` elements."""
-    if not count and operation.empty is None:
-        raise ProblemError(f"{operation.name} over no elements: x has shape {x.shape}")
-    return np.full(shape, operation.empty or 0, out.numpy)
 
 
 def _k_at_once(devices: list[Device], x: Data) -> int:
@@ -103,12 +95,10 @@ def _reduce(devices: list[Device], operation: Operation, x: Data, y: Data) -> No
         return
 
     def compute(x: Array, y: Array) -> None:
-        outer, length, inner = x.shape
         if x.element.wide and operation.multiplied:
             add_up(x, y, mean=operation.name == "mean")
             return
-        problem = Reduction(operation.name, outer, length, inner, x.element, y.element, span_of(x), y.offset)
-        choose.run(problem, x.device, x, y)
+        choose.run(reduction_of(operation, x, y), x.device, x, y)
 
     in_pieces(devices, compute, [Labelled(x, "ikj")], Labelled(y, "ij"), "ij")
 

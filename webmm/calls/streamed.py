@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.arguments.products import bias_kind
 from webmm.calls.executor import Execution, Labelled, Progress, of_product
 from webmm.choose.limits import largest_buffer
 from webmm.cut.pieces import Piece, elements
@@ -28,11 +29,6 @@ LONG = 2**31  # bytes of all three matrices from which longer transfers pay off
 # multiply(a, b, c, beta, bias, kind of bias, last) queues c ← activation(alpha·a·b + bias) + beta·c; the activation is
 # applied only for the last piece of k.
 Multiply = Callable[[Array, Array, Array, float, Array | None, str, bool], None]
-
-
-def bias_kind(bias: Array | None) -> str:
-    """Return the kind of bias in a `Gemm` for a bias of shape (n,) or (m, 1)."""
-    return "" if bias is None else "column" if bias.ndim == 1 else "row"
 
 
 @dataclass

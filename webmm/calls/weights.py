@@ -8,18 +8,18 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from webmm import choose
+from webmm.arguments.arrays import element_of
+from webmm.arguments.products import weighted_of
+from webmm.arguments.quantized import weighted_shape
 from webmm.calls.devices import Devices
 from webmm.calls.executor import Labelled
 from webmm.calls.operands import Operandish, opened, readable, returned, rows_of
-from webmm.calls.pieces import in_pieces, starts_of
+from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
-from webmm.calls.strided import matrix_operand
 from webmm.dtypes import dtype_of
 from webmm.engine.device import Array, Device
-from webmm.engine.view import element_of
-from webmm.errors import ProblemError
 from webmm.problems.base import check_floats
-from webmm.problems.weights import BlockWeights, WeightOnly
+from webmm.problems.weights import BlockWeights
 
 
 @planned
@@ -54,21 +54,16 @@ def qmatmul_weights(
         device = weights.device
     with opened("qmatmul_weights", device, x, *weights.parts, devices=devices) as temporary:
         a = temporary.data(x)
-        k, n = weights.shape
-        if not a.ndim or a.shape[-1] != k:
-            raise ProblemError(f"x {a.shape} and weights ({k}, {n}) do not fit: x must end with {k}")
+        shape = weighted_shape(a, weights.shape)
         dtype = element_of(a)
         out = dtype if out_dtype is None else dtype_of(out_dtype)
         check_floats("float matrix products", dtype, out)
-        c = temporary.result((*a.shape[:-1], n), out, a)
-        if 0 in (*a.shape, n):  # the sums or the result are empty
+        c = temporary.result(shape, out, a)
+        if 0 in (*a.shape, *shape):  # the sums or the result are empty
             return temporary.device.zeros(c.shape, out) if isinstance(c, Array) else returned(np.zeros_like(c))
 
         def compute(rows: Array, words: Array, scales: Array, zeros: Array, c: Array) -> None:
-            where = matrix_operand(rows)
-            assert where, "made readable below"
-            sizes, starts = (rows.shape[0], words.shape[0], k), starts_of(words, scales, zeros, c)
-            problem = WeightOnly(*sizes, dtype, out, where, weights.bits, weights.block, starts)
+            problem = weighted_of(weights, rows, words, scales, zeros, c)
             choose.run(problem, c.device, rows, words, scales, zeros, c)
 
         parts = (
@@ -76,6 +71,6 @@ def qmatmul_weights(
             for part, letter in zip(weights.parts, "wbb", strict=True)
         )
         operands = [Labelled(readable(rows_of(a)), "mk"), *parts]
-        into = Labelled(c.reshape(-1, n), "mn", anywhere=False)
-        in_pieces(temporary.devices, compute, operands, into, "mn", flops=2 * a.size * n)
+        into = Labelled(c.reshape(-1, shape[-1]), "mn", anywhere=False)
+        in_pieces(temporary.devices, compute, operands, into, "mn", flops=2 * a.size * shape[-1])
         return returned(c)

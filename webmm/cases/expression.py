@@ -10,10 +10,10 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from webmm.arguments.arrays import dense_strides
 from webmm.cases.base import Trial, ends
 from webmm.cases.intervals import evaluate, exactly, stored
 from webmm.dtypes import BF16, BOOL, F16, F32, I32, DType
-from webmm.engine.view import dense_strides
 from webmm.kernels.elementwise.fused import Fused
 from webmm.problems.expression import Expression, Quad, Strided
 from webmm.wgsl.expressions import NUMPY, REAL, WHOLE, bits, compiled, kind_of, scalar

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.arguments.quantized import integer_range
 from webmm.cases.base import Case, Exhibit, Op, Size, Trial
 from webmm.cases.gemm import GemmOp
 from webmm.cases.products import dense, laid_out, small_sizes
@@ -23,7 +24,7 @@ from webmm.measure.roofline import Roofline
 from webmm.measure.verify import FULL_CHECK, SAMPLED, Wrong, wrong_elements
 from webmm.problems.product import LAYOUTS, Operand, transposes
 from webmm.problems.quantized import Quantized, describe
-from webmm.problems.scheme import Scheme, integer_range, reference
+from webmm.problems.scheme import Scheme, reference
 
 ZEROS = {I8: 0, U8: 117, I32: 0, F32: 0}
 

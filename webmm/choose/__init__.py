@@ -9,6 +9,8 @@ record can be tuned at its first use (`tune="quick"`, `tune="auto"`).
 
 The self-test and the tuner run problems themselves, and so belong to a higher layer; they are called through
 `webmm.hooks`.
+
+The package is in the translated subset (docs/page.md).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from webmm.choose.field import field as of_gpus
 from webmm.choose.field import on_matrix_units
 from webmm.cut.dispatches import dispatches, longest
 from webmm.cut.pieces import Limits, Piece
-from webmm.dtypes import F16, F32, F64
+from webmm.dtypes import F16, F32
 from webmm.engine.device import Device
 from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.base import GemmKernel
@@ -44,20 +44,20 @@ ANYWHERE: tuple[GemmKernel, ...] = (Tile2D(), Naive(), Gemv())  # Gemv for a k b
 
 def candidates(problem: Gemm, device: Device) -> list[GemmKernel]:
     """Return the kernels that rules choose for `problem` on `device`, best first: [] where the model of cost ranks."""
-    if problem.dtype == F64 and not problem.features <= device.capabilities.features:
+    if problem.dtype.wide and not problem.features <= device.capabilities.features:
         return made_of_integers(problem, device.info.kind, device.capabilities)
-    if device.info.kind != "cpu" and problem.dtype == F64:
+    if device.info.kind != "cpu" and problem.dtype.wide:
         return made_of_doubles(problem)
     return list(made_for_precision(problem, device.capabilities))
 
 
 def field(problem: Gemm, device: Device, multiprocessors: int) -> list[GemmKernel]:
     """Return the kernels for `problem` on `device` from which the model of cost chooses."""
-    if problem.dtype == F64 and not problem.features <= device.capabilities.features:
+    if problem.dtype.wide and not problem.features <= device.capabilities.features:
         return []
     if device.info.kind == "cpu":
         return list(cpu.field(problem, device.capabilities.subgroup_size))
-    if problem.dtype == F64:
+    if problem.dtype.wide:
         return []
     able = device.capabilities
     units = on_matrix_units(problem, able, multiprocessors) if _halves(problem, able) else ()
@@ -162,7 +162,7 @@ def pieces(problem: Gemm, device: Device, limits: Limits) -> list[Piece]:
 
 def attainable(problem: Gemm, device: Device) -> Gemm:
     """Return `problem`, with precision "highest" if "high" would not be faster: without matrix units and slices."""
-    sliced = problem.dtype == F64 and not problem.features <= device.capabilities.features
+    sliced = problem.dtype.wide and not problem.features <= device.capabilities.features
     if problem.precision == "highest" or sliced:
         return problem
     # Large problems are cut later, so check a small part: only the device's features and limits matter here.

@@ -22,4 +22,6 @@ knows (the longest k that stays exact, room for kept sums) is a demand that `web
 `webmm.choose.limits` reads the limits of a device; `webmm.calls.executor` executes pieces. `pieces`, `dispatches` and
 `arrays` are translated to JavaScript, where calls are cut by the same lines. A *plan* is something else: a recorded
 call.
+
+The package is in the translated subset (docs/page.md), but for `devices`.
 """

@@ -4,6 +4,8 @@ That is: tuned records, corrections of the cost model, probed rates, and the reg
 (chosen kernels, plans of repeated calls, rates) has the generation in its key, read before anything else, so that a
 change counts for the next call of every device, and what another thread caches meanwhile is not found again. Only
 changes by this process count: another process's are read with whatever is chosen next.
+
+This module is in the translated subset (docs/page.md).
 """
 
 import itertools

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webmm import log
+from webmm.arguments.buffers import check_buffers
 from webmm.engine.aliasing import check_separate
 from webmm.engine.core import Core
 from webmm.engine.guard import frameless
@@ -20,7 +21,7 @@ from webmm.engine.launch import Launch
 from webmm.engine.pool import TURNS, Block
 from webmm.engine.submissions import minimum_seconds
 from webmm.engine.view import AnyView
-from webmm.errors import ProblemError, UnsupportedError
+from webmm.errors import UnsupportedError
 from webmm.kernels.base import INDEX_LIMIT, Kernel, Scratch, Texture
 from webmm.problems.base import Problem
 from webmm.wgsl.render import params_bytes, render, tags_of
@@ -205,19 +206,7 @@ class Launches:
 
     def _check_arrays(self, problem: Problem, arrays: tuple[AnyView, ...]) -> None:
         extents = problem.buffers()
-        if len(arrays) != len(extents):
-            names = ", ".join(extent.name for extent in extents)
-            raise ProblemError(f"the problem needs {len(extents)} arrays ({names}); {len(arrays)} were given")
-        for extent, array in zip(extents, arrays, strict=True):
-            name, dtype = extent.name, extent.dtype
-            if array.device is not self._device:
-                raise ProblemError(f"{name} is on another device; copy it to this one with device.array(x.numpy())")
-            if array.element != dtype:
-                raise ProblemError(f"{name} is {array.element.name}; the problem expects {dtype.name}")
-            if array.capacity < extent.end:
-                raise ProblemError(
-                    f"{name} has {array.capacity:,} elements; the problem {problem} needs {extent.end:,}"
-                )
+        check_buffers(problem, extents, arrays, self._device)
         bound = {extent.name: array for extent, array in zip(extents, arrays, strict=True)}
         for name in (extent.name for extent in extents if extent.written):
             check_separate(name, bound[name], {other: array for other, array in bound.items() if other != name})

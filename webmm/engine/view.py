@@ -12,7 +12,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from webmm.dtypes import DType, dtype_of
+from webmm.arguments.arrays import dense_strides, is_dense
+from webmm.dtypes import DType
 from webmm.engine.pool import Owner, Owner_co, Storage
 from webmm.errors import FreedArrayError, ProblemError
 
@@ -93,8 +94,7 @@ class View(Generic[Owner_co]):
     @property
     def contiguous(self) -> bool:
         """Whether the elements are in row-major order without gaps."""
-        axes = zip(self.shape, self.strides, dense_strides(self.shape), strict=True)
-        return all(length == 1 or stride == dense for length, stride, dense in axes)
+        return is_dense(self)
 
     # Views
 
@@ -167,14 +167,6 @@ class View(Generic[Owner_co]):
 AnyView = View[Owner]  # on whatever device
 
 
-def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides, in elements, of a row-major array of `shape`."""
-    strides = [1]
-    for length in shape[:0:-1]:
-        strides.append(strides[-1] * length)
-    return tuple(strides[: len(shape)][::-1])
-
-
 def checked_shape(shape: Any) -> tuple[int, ...]:
     """Return `shape` as a tuple of int; raises ProblemError if it is not a sequence of integers from 0 on."""
     try:
@@ -184,11 +176,6 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
     if any(length < 0 for length in lengths):
         raise ProblemError(f"shape {shape} has a negative length")
     return lengths
-
-
-def element_of(x: AnyView | NDArray[Any]) -> DType:
-    """Return the dtype of a device or host array; raises ProblemError for a dtype that no kernel supports."""
-    return x.element if isinstance(x, View) else dtype_of(x.dtype)
 
 
 def host_array(x: Any, dlpack: bool = False) -> NDArray[Any]:

@@ -1,6 +1,8 @@
 """The kernels: frozen dataclasses of tile sizes, each with a WGSL template of the same name.
 
 Stages register themselves: every class in a module of `kernels/OP/` that defines `follows` is one.
+
+The package is in the translated subset (docs/page.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Records of measurements: one schema for Python, the browser, the tuner and the leaderboard."""
+"""Records of measurements: one schema for Python, the browser, the tuner and the leaderboard.
+
+This module is in the translated subset (docs/page.md).
+"""
 
 from __future__ import annotations
 

@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from webmm.choose import model
 from webmm.errors import ConfigError
 from webmm.files import read_text
-from webmm.page import core, index, ladders, leaderboard, translated
-from webmm.page.script.compact import compact
+from webmm.page import core, index, ladders, leaderboard, minify, translated
 from webmm.page.script.program import Program
 
 # Loaded on demand: files of the bundle that the service worker does not fetch in advance either …
@@ -77,13 +76,14 @@ def build(out: Path, *, force: bool = False) -> Summary:
     and `force` is not set, or has something else in place of the page's files: a link, a folder, another `bundle`.
     """
     with written(out, force) as page:
-        shutil.copytree(web_folder(), page, dirs_exist_ok=True, ignore=_not_published, copy_function=_copy)
+        shutil.copytree(web_folder(), page, dirs_exist_ok=True, ignore=_not_published)
         contributed = leaderboard.read(sorted(leaderboard.folder().glob("*.json")))
         (page / "leaderboard.html").write_text(leaderboard.render(contributed), encoding="utf-8")
         program = write_kernels(page / "bundle")
         (page / "bundle" / "ladders.js").write_text(ladders.module(program), encoding="utf-8")
         made = {"translated": translated.write(page / "bundle"), "cases": _cases(page / "bundle" / "cases")}
         write_index(page / MARKER, {**index.index(), **made})
+        minify.minify_folder(page)
         _preload(page / "index.html")
         _list_files(page / "sw.js")
     return _summary(out)
@@ -152,22 +152,6 @@ def _list_files(worker: Path) -> None:
     text = worker.read_text(encoding="utf-8")
     listed = SHELL.replace('"./"', ", ".join(f'"{name}"' for name in ["./", *kept]))
     worker.write_text(text.replace(SHELL, listed), encoding="utf-8")
-
-
-def _copy(source: str, target: str) -> None:
-    """Copy a file of the page, and minify scripts and styles, but not the service worker, whose size is no matter."""
-    minify = {".js": compact, ".css": compact_css}.get(Path(source).suffix)
-    if minify and not source.endswith("sw.js"):
-        Path(target).write_text(minify(Path(source).read_text(encoding="utf-8")), encoding="utf-8")
-    else:
-        shutil.copy2(source, target)
-
-
-def compact_css(text: str) -> str:
-    """Return CSS without comments, and without white space that has no meaning; strings must not contain `{};:,`."""
-    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
-    text = re.sub(r"\s*([{};])\s*", r"\1", text)
-    return re.sub(r"([:,>])\s+", r"\1", text).replace(" >", ">").replace(";}", "}").strip()
 
 
 def _move(page: Path, out: Path) -> None:

@@ -7,19 +7,33 @@ those in LATE, loaded on demand; `bundle/templates/` has a module per template.
 from __future__ import annotations
 
 import itertools
+import sys
 from pathlib import Path
 
 from webmm import plugins
 from webmm.errors import ConfigError
 from webmm.page import rows
 from webmm.page.script import templates
-from webmm.page.script.compact import compact
-from webmm.page.script.names import Name
+from webmm.page.script.names import Name, ScriptError
 from webmm.page.script.program import Program
 from webmm.wgsl.render import environment, shader_folder
 
 EXPORTS: dict[str, tuple[str, ...]] = {
-    "webmm.calls.strided": ("batch_axes", "broadcast_shape", "matrix_operand", "problems"),
+    "webmm.arguments.arrays": ("broadcast_shape", "element_of"),
+    "webmm.arguments.buffers": ("check_buffers",),
+    "webmm.arguments.pieces": ("in_place", "product_axes"),
+    "webmm.arguments.products": (
+        *("batch_axes", "bias_kind", "check_bias", "check_in_place", "check_residual", "matrix_operand"),
+        *("matrix_shape", "problem_of", "problems", "quantized_of", "result_shape", "row_major", "weighted_of"),
+    ),
+    "webmm.arguments.quantized": (
+        *("check_integer_bias", "check_length", "check_sums", "check_zero_c", "furthest", "integer_range"),
+        *("quantized_shape", "result_dtype", "weighted_shape", "wrong_scale", "wrong_zero"),
+    ),
+    "webmm.arguments.rows": (
+        *("axes_of", "check_axes", "check_vector", "each_ikj", "ikj", "ikj_shape", "normalisation_of", "of_nothing"),
+        *("reduced_shape", "reduction_of"),
+    ),
     "webmm.choose": ("candidates",),
     "webmm.choose.gemm": ("attainable", "pieces"),
     "webmm.choose.limits": ("dispatch_limits",),
@@ -29,7 +43,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.cut.pieces": ("Limits",),
     "webmm.engine.rates": ("Rates",),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
-    "webmm.wgsl.epilogues": ("ACTIVATIONS", "BIASES", "Epilogue", "activation_name"),
+    "webmm.wgsl.epilogues": ("ACTIVATIONS", "BIASES", "Epilogue", "Terms", "activation_name"),
     "webmm.kernels": ("STAGES", "configure", "kernel_class"),
     "webmm.kernels.base": (
         *(
@@ -69,7 +83,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
 # arrays, the template environment.
 DESCRIBED = {
     *("candidates", "capabilities", "driver", "engine", "fallbacks", "field", "info", "kind", "name"),
-    *("get_template", "ndim", "offset", "render", "shape", "strides"),
+    *("capacity", "device", "dtype", "element", "get_template", "mT", "ndim", "offset", "render", "shape", "strides"),
 }
 UNUSED = ("webmm.kernels.base.Kernel.space",)  # methods that nothing on the page calls
 
@@ -107,5 +121,12 @@ def write_templates(folder: Path) -> int:
     for name, text in texts.items():
         file = (folder / name).with_suffix(".js")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(compact(text), encoding="utf-8")
+        file.write_text(text, encoding="utf-8")
     return len(texts)
+
+
+if __name__ == "__main__":  # for `make lint`
+    try:
+        modules(program())
+    except ScriptError as error:
+        sys.exit(str(error))

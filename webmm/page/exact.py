@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.arguments.quantized import integer_range
 from webmm.cases.quantized import scheme_of
 from webmm.dtypes import F16, F32, F64, U8, DType
 from webmm.errors import ConfigError
@@ -22,7 +23,7 @@ from webmm.problems.gemm import gemm
 from webmm.problems.product import Operand
 from webmm.problems.quantized import describe
 from webmm.problems.reduce import operation_of, reduction
-from webmm.problems.scheme import integer_range, reference
+from webmm.problems.scheme import reference
 from webmm.problems.weights import BLOCKS, BlockWeights, WeightOnly
 
 Integers = NDArray[np.int32]

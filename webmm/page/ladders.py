@@ -38,7 +38,7 @@ from webmm.kernels.weights.cpu_lanes import CpuLanes
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
 from webmm.page.exact import ExactCase, Size, fingerprint, multiplied, reduced, thin, weighted
-from webmm.page.script.compact import abbreviated
+from webmm.page.script import runtime
 from webmm.page.script.program import Program
 from webmm.page.script.values import value
 from webmm.problems.base import Problem
@@ -219,4 +219,4 @@ def module(program: Program) -> str:
         for ladder in LADDERS
     )
     head = 'import * as $ from "../python.js";\nimport * as core from "./core.js";\n'
-    return abbreviated(head + "export default [\n" + ",\n".join(rows) + "\n];\n")
+    return runtime.imported(head + "export default [\n" + ",\n".join(rows) + "\n];\n")

@@ -10,7 +10,7 @@ import shutil
 from importlib.metadata import files
 from pathlib import Path
 
-from webmm.page import bundle, index
+from webmm.page import bundle, index, minify
 from webmm.version import __version__
 
 ENTRIES = {".": "webmm", "./files": "files", "./shaders": "shaders"}  # import paths of the package, and their modules
@@ -33,6 +33,7 @@ def build(out: Path, *, force: bool = False) -> int:
     """Write the package to the folder `out`; return its number of files. Raises ConfigError as `bundle.build()`."""
     with bundle.written(out, force) as package:
         bundle.write_kernels(package / "bundle")
+        minify.minify_folder(package / "bundle")
         for name in modules(bundle.web_folder(), (package / "bundle" / "core.js").read_text(encoding="utf-8")):
             (package / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(bundle.web_folder() / name, package / name)

@@ -1,4 +1,7 @@
-"""The float GEMM stages that the page offers, with their settings."""
+"""The float GEMM stages that the page offers, with their settings.
+
+This module is in the translated subset (docs/page.md).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Problems: what to compute, independent of the kernel. Each op has a module of the same name in every layer."""
+"""Problems: what to compute, independent of the kernel. Each op has a module of the same name in every layer.
+
+The package is in the translated subset (docs/page.md).
+"""
 
 OPS = ("gemm", "quantized", "weights", "reduce", "normalise", "elementwise")
 DEFAULT_OP = OPS[0]  # of commands without --op

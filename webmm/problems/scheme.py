@@ -16,20 +16,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from webmm.arguments.quantized import (
+    check_integer_bias,
+    check_length,
+    check_sums,
+    furthest,
+    integer_range,
+    wrong_scale,
+    wrong_zero,
+)
 from webmm.dtypes import BYTES, I32, DType, dtype_of
 from webmm.errors import ProblemError
 
 MANTISSA_BITS = 31
 MAX_SHIFT = 62  # the product of a 32-bit sum and a 31-bit mantissa has 62 bits and a sign
-SUM_LIMIT = 2**31 - 1
 
 Integers = NDArray[Any]
-
-
-def integer_range(dtype: DType) -> tuple[int, int]:
-    """Return the least and the greatest integer of `dtype`."""
-    info = np.iinfo(dtype.name)
-    return int(info.min), int(info.max)
 
 
 # Numbers → integers → numbers
@@ -147,7 +149,7 @@ def checked_scale(name: str, scale: ArrayLike, length: int) -> NDArray[np.float3
     with np.errstate(over="ignore"):
         values = values.astype(np.float32)
     if not (np.isfinite(values).all() and (values > 0).all()):
-        raise ProblemError(f"{name} must be positive and finite in float32, not {_first(values, _bad_scale(values))}")
+        raise wrong_scale(name, _first(values, _bad_scale(values)))
     return values
 
 
@@ -159,19 +161,14 @@ def checked_zero(name: str, zero: ArrayLike, length: int, dtype: DType) -> NDArr
     bottom, top = integer_range(dtype)
     outside = (values < bottom) | (values > top)
     if outside.any():
-        raise ProblemError(f"{name} must be from {bottom} to {top} for {dtype.name}, not {_first(values, outside)}")
+        raise wrong_zero(name, _first(values, outside), dtype)
     return values.astype(np.int32)
 
 
 def checked_bias(bias: ArrayLike, length: int) -> NDArray[np.int32]:
     """Return `bias` in int32, 1-D of `length`; raises ProblemError for another shape or dtype."""
     values = np.asarray(bias)
-    if values.dtype != np.int32:
-        raise ProblemError(
-            f"bias is {values.dtype}; it must be int32, in steps of scale_a·scale_b: np.rint(bias / (scale_a·scale_b))"
-        )
-    if values.shape != (length,):
-        raise ProblemError(f"bias has shape {values.shape}; it must be ({length},), one per column")
+    check_integer_bias(values.dtype.name, values.shape, length)
     return values
 
 
@@ -179,8 +176,7 @@ def _vector(name: str, given: ArrayLike, length: int) -> NDArray[Any]:
     values = np.asarray(given)
     if values.size == 1 and length != 1:
         return values.reshape(())
-    if values.size != length or values.ndim > 2 or max(values.shape, default=1) != values.size:
-        raise ProblemError(f"{name} has shape {values.shape}; it must be a number, or one for each of {length}")
+    check_length(name, values.shape, values.size, length)
     return values.reshape(() if length == 1 else (length,))
 
 
@@ -262,18 +258,9 @@ class Scheme:
 
     def check(self, k: int, a: DType, b: DType) -> None:
         """Raise ProblemError if a sum of k products of integers of `a` and `b` may overflow 32 bits."""
-        furthest = [
-            int(max(np.max(top - zero, initial=1), np.max(zero - bottom, initial=1)))
-            for (bottom, top), zero in ((integer_range(a), self.zero_a), (integer_range(b), self.zero_b))
-        ]
-        added = 0 if self.bias is None or not self.bias.size else int(np.abs(self.bias.astype(np.int64)).max())
-        longest = (SUM_LIMIT - added) // (furthest[0] * furthest[1])
-        if k > longest:
-            with_these = "with these zero points" + (" and bias" if added else "")
-            raise ProblemError(
-                f"{with_these} a sum of k = {k:,} products may overflow 32 bits; the largest safe k is "
-                f"{max(longest, 0):,}: split k, and add int32 results in 64 bits"
-            )
+        reach = [_furthest(x, zero) for x, zero in ((a, self.zero_a), (b, self.zero_b))]
+        added = 0 if self.bias is None else int(np.max(np.abs(self.bias.astype(np.int64)), initial=0))
+        check_sums(k, reach[0], reach[1], added)
 
     def multipliers(self) -> tuple[FixedPoint | None, FixedPoint | None]:
         """Return the fixed-point multipliers of rows and of columns; the multiplier of an element is their product.
@@ -286,6 +273,11 @@ class Scheme:
             return FixedPoint.of(scale_a), FixedPoint.of(scale_b / scale_c)
         whole = FixedPoint.of(scale_a * scale_b / scale_c).clamped()
         return (whole, None) if self.by_row else (None, whole)
+
+
+def _furthest(dtype: DType, zero: NDArray[np.int32]) -> int:
+    bottom, top = integer_range(dtype)
+    return furthest(dtype, int(np.min(zero, initial=top)), int(np.max(zero, initial=bottom)))
 
 
 def accumulate(a: Integers, b: Integers, scheme: Scheme) -> NDArray[np.int64]:

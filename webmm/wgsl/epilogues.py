@@ -5,6 +5,8 @@ expected result; a user-defined one is an `Epilogue`, which holds both.
 Each term is a field of `Terms` (of `EpilogueParams` if it is a number). Its reference is a line of `Terms.reference()`
 and its WGSL is part of the macro `epilogue` in `shaders/common/matrix.wgsl`; the problem, the uniform and the self-test
 are derived from the field.
+
+This module is in the translated subset (docs/page.md).
 """
 
 from __future__ import annotations

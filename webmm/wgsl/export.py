@@ -2,6 +2,8 @@
 
 A text is what runs, below a header that says for which sizes it is right, where elements are, and how to dispatch it.
 The sizes, the places and the rules follow from the kernel (`webmm.kernels.sizes`).
+
+This module is in the translated subset (docs/page.md).
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Sizes and alignments follow WGSL (https://www.w3.org/TR/WGSL/#alignment-and-size), for 32-bit scalars and vectors of
 them, and for f64 in place of f32 in shaders of float64. All offsets are computed.
+
+This module is in the translated subset (docs/page.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Rendering: from a kernel and a problem to a shader, its WGSL text with everything that a host needs to run it."""
+"""Rendering: from a kernel and a problem to a shader, its WGSL text with everything that a host needs to run it.
+
+This module is in the translated subset (docs/page.md).
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import ast
 import json
 from collections.abc import Callable, Sequence
 
+from webmm.page.script import runtime
 from webmm.page.script.names import Name, ScriptError
 
 OPERATORS: dict[type[ast.AST], str] = {
@@ -88,7 +89,7 @@ class Expressions:
 
     def _constant(self, node: ast.Constant, scope: Scope) -> str:
         if isinstance(node.value, str | int | float | None):
-            return json.dumps(node.value, ensure_ascii=False)
+            return runtime.quoted(node.value) if isinstance(node.value, str) else json.dumps(node.value)
         raise ScriptError(scope.module, node, f"the constant {node.value!r} is not translated")
 
     def _name(self, node: ast.Name, scope: Scope) -> str:
@@ -220,7 +221,7 @@ class Expressions:
 
 def _quoted(text: str) -> str:
     """Return `text` escaped for a template literal."""
-    for plain, quoted in (("\\", "\\\\"), ("`", "\\`"), ("${", "\\${"), ("\n", "\\n")):
+    for plain, quoted in (("\\", "\\\\"), ("`", "\\`"), ("${", "\\${"), ("\n", "\\n"), ("$.", "\\u0024.")):
         text = text.replace(plain, quoted)
     return text
 

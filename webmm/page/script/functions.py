@@ -7,9 +7,8 @@ import json
 from collections.abc import Iterator, Sequence
 
 from webmm.page.script.calls import Calls
-from webmm.page.script.compact import shortened
 from webmm.page.script.expressions import Scope, local
-from webmm.page.script.names import HostError, ScriptError
+from webmm.page.script.names import HostError, ScriptError, is_provided
 
 INDENT = " "
 METHOD_DECORATORS = {"property", "cached_property", "classmethod", "staticmethod", "abstractmethod"}
@@ -24,8 +23,9 @@ class Functions(Calls):
         decorators = {decorator(each) for each in node.decorator_list}
         if unknown := decorators - FUNCTION_DECORATORS:
             raise HostError(unknown.pop())
+        if is_provided(scope.module, node.name):
+            raise HostError(node.name)
         text = self._written(node, scope, f"function{_star(node)} {local(node.name)}", node.args)
-        text = shortened(text, variables(node))
         return f"$.remembered({text})" if decorators else text
 
     def method(self, node: ast.FunctionDef, scope: Scope) -> str:
@@ -42,7 +42,7 @@ class Functions(Calls):
         is_property = decorators & {"property", "cached_property"}
         head = f"{'static ' if is_static else ''}{'get ' if is_property else _star(node)[:1]}{node.name}"
         cached = node.name if "cached_property" in decorators else ""
-        return shortened(self._written(node, scope, head, arguments, owner, cached), variables(node))
+        return self._written(node, scope, head, arguments, owner, cached)
 
     def _written(
         self,
@@ -226,14 +226,6 @@ def parameters(given: ast.arguments, scope: Scope | None = None) -> list[str]:
         raise ScriptError(scope.module, given.kwarg, "**keywords of a function are not translated")
     every = [*given.posonlyargs, *given.args, *given.kwonlyargs, *([given.vararg] if given.vararg else [])]
     return [argument.arg for argument in every]
-
-
-def variables(function: ast.FunctionDef) -> set[str]:
-    """Return the JavaScript names of all variables of a function and its nested functions."""
-    names = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    names |= {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
-    names |= {node.name for node in ast.walk(function) if isinstance(node, ast.FunctionDef) and node is not function}
-    return {local(name) for name in names} - {"_"}
 
 
 def assigned(statements: Sequence[ast.stmt]) -> set[str]:

@@ -18,6 +18,8 @@ from webmm.page.script import runtime
 from webmm.wgsl.compilers import shown
 
 PACKAGES = ["webmm"]  # the packages whose modules are translated, besides those of plugins
+PURE = ("webmm.arguments", "webmm.cut", "webmm.kernels")  # those all of whose functions JavaScript can call
+PROVIDED = ("webmm.arguments.options.spelled",)  # … although it has these of its own
 
 
 def is_ours(module: str | None) -> bool:
@@ -145,3 +147,15 @@ def refuse_in_plugin(name: Name, function: ast.FunctionDef, error: HostError) ->
         within = (node for node in ast.walk(function) if isinstance(node, ast.expr) and ast.unparse(node) == str(error))
         what = f"{function.name}() uses {error}, which the page does not have"
         raise ScriptError(name.module, next(within, function), what) from error
+
+
+def is_provided(module: str, name: str) -> bool:
+    """Tell whether JavaScript has a function of its own in place of this one."""
+    return f"{module}.{name}" in PROVIDED
+
+
+def refuse_in_pure(name: Name, function: ast.FunctionDef, error: HostError) -> None:
+    """Raise ScriptError for a function of a package in PURE, but not in PROVIDED, that uses a Python-only name."""
+    pure = any(f"{name.module}.".startswith(f"{package}.") for package in PURE)
+    if pure and not is_provided(name.module, name.name):
+        raise ScriptError(name.module, function, f"{function.name}() uses {error}, which only Python has") from error

@@ -16,10 +16,19 @@ from types import ModuleType
 from typing import Any
 
 from webmm.page.script import runtime
-from webmm.page.script.compact import abbreviated
 from webmm.page.script.expressions import Scope
 from webmm.page.script.functions import Functions, decorator, parameters
-from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, is_ours, refuse_in_plugin, resolve
+from webmm.page.script.names import (
+    HostError,
+    Name,
+    ScriptError,
+    definitions,
+    home,
+    is_ours,
+    refuse_in_plugin,
+    refuse_in_pure,
+    resolve,
+)
 from webmm.page.script.values import field as field_text
 from webmm.page.script.values import value as value_text
 
@@ -43,7 +52,8 @@ class Program:
 
     The names of parameters are kept for `names`, and for functions and methods called with keywords at run time, in
     translated code or, if they are in `by_keyword`, by others. Methods in `omitted` (module.Class.method) are left out.
-    Raises ScriptError, with file and line, for code outside the supported subset.
+    Functions that use Python-only names, and those in PROVIDED, call what JavaScript provides. Raises ScriptError, with
+    file and line, for code outside the supported subset.
     """
 
     def __init__(
@@ -120,6 +130,7 @@ class Program:
             text = self._functions.function(node, self._scope(name))
         except HostError as error:
             refuse_in_plugin(name, node, error)
+            refuse_in_pure(name, node, error)
             self._attributes = kept
             return Definition(f"export const «{name}» = $.host({json.dumps(str(name))});")
         needs = self._needs
@@ -163,6 +174,7 @@ class Program:
             return self._functions.method(node, self._scope(name, True)), self._needs
         except HostError as error:
             refuse_in_plugin(name, node, error)
+            refuse_in_pure(name, node, error)
             self._attributes = kept
             return _hosted(f"{name}.{node.name}", node), set()
 
@@ -221,7 +233,7 @@ class Program:
         body = "\n".join(self.found[name].text for name in definitions)
         by_keyword = self._functions.by_keyword
         body = SIGNED.sub(lambda match: match.group(0) if match.group(1) in by_keyword else "", body)
-        return abbreviated(header + MARK.sub(lambda match: identifiers[match.group(1)], body)) + "\n"
+        return runtime.imported(header + MARK.sub(lambda match: identifiers[match.group(1)], body)) + "\n"
 
     def identifier(self, name: Name) -> str:
         """Return the exported identifier of a definition; raises KeyError if the module does not have it."""

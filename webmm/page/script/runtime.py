@@ -6,10 +6,14 @@ import builtins
 import dataclasses
 import functools
 import itertools
+import json
 import math
+import operator
 import re
+import string
 import struct
 import typing
+from collections import Counter
 from types import ModuleType
 from typing import Any
 
@@ -21,7 +25,7 @@ BUILTINS = {
     *("range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "vars", "zip"),
     *("AssertionError", "AttributeError", "KeyError", "OverflowError", "ValueError"),
 }
-RENAMED = {"iter": "iterator"}  # `$.iter` returns the iterable of a loop
+RENAMED = {"iter": "iterator", "TypeError": "TypeError_"}  # `$.iter` returns the iterable of a loop
 
 MODULES: dict[ModuleType, tuple[str, ...]] = {
     dataclasses: ("MISSING", "asdict", "fields", "replace"),
@@ -32,6 +36,7 @@ MODULES: dict[ModuleType, tuple[str, ...]] = {
         *("add", "argmax", "array", "ceil", "clip", "column_stack", "exp", "log", "maximum", "minimum", "stack"),
         "zeros",
     ),
+    operator: ("index",),
     re: ("sub",),
     struct: ("error", "pack", "pack_into", "unpack"),
     typing: ("get_args", "get_type_hints"),
@@ -76,3 +81,24 @@ def builtin(name: str) -> str | None:
     if name in RENAMED:
         return f"$.{RENAMED[name]}"
     return f"$.{name}" if name in BUILTINS and hasattr(builtins, name) else None
+
+
+# The names of the runtime in a module's text
+
+IMPORT = re.compile(r'import \* as \$ from ("[^"]+");\n')
+USED = re.compile(r"\$\.([A-Za-z_]\w*)")
+
+
+def quoted(text: str) -> str:
+    """Return a string constant, in which nothing looks like a name of the runtime."""
+    return json.dumps(text, ensure_ascii=False).replace("$.", r"\u0024.")
+
+
+def imported(text: str) -> str:
+    """Return a module that imports the runtime as `$` with a short name for each function that it uses: $a, $b …"""
+    counted = Counter(USED.findall(text)).most_common()
+    letters = ("".join(each) for n in (1, 2) for each in itertools.product(string.ascii_letters, repeat=n))
+    names = {used: f"${short}" for (used, _), short in zip(counted, letters, strict=False)}
+    imports = ", ".join(f"{used} as {name}" for used, name in names.items())
+    text = IMPORT.sub(lambda match: f"import {{ {imports} }} from {match[1]};\n", text)
+    return USED.sub(lambda match: names[match[1]], text)

@@ -25,7 +25,7 @@ def value(x: Any, use: UseOfName, where: str) -> str:
     if isinstance(x, int | float):
         return _number(x)
     if isinstance(x, str):
-        return json.dumps(x, ensure_ascii=False)
+        return runtime.quoted(x)
     if isinstance(x, re.Pattern):
         return f"$.pattern({json.dumps(x.pattern)}, {json.dumps(_flags(x))})"
     if typing.get_origin(x) is typing.Literal:

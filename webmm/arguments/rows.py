@@ -1,0 +1,119 @@
+"""Reductions and normalisations: axes, shapes, and views of arrays as x[i, k, j] with k along the reduced axes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+
+from webmm.arguments.arrays import Layout, Shape, Shaped, Strided, element_of, merged
+from webmm.dtypes import DType
+from webmm.errors import ProblemError
+from webmm.problems.normalise import NORMALISATIONS, Normalisation
+from webmm.problems.reduce import Operation, Reduction, Span
+
+Axes = int | tuple[int, ...] | None
+MAX_PROBLEMS = 64  # dispatches for a view of many strides; views that need more are copied
+
+
+def axes_of(x: Shaped, axis: Axes) -> tuple[int, ...]:
+    """Return the axes as non-negative numbers in order; raises ProblemError for an invalid or repeated axis."""
+    given = tuple(range(x.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    try:
+        given = tuple(map(operator.index, given))
+    except TypeError as error:
+        raise ProblemError(f"an axis must be an integer, not {axis!r}") from error
+    if not all(-x.ndim <= a < x.ndim for a in given):
+        raise ProblemError(f"axis {axis} is out of range: x has {x.ndim} axes, of shape {x.shape}")
+    axes = tuple(sorted(a % x.ndim for a in given))
+    if len(set(axes)) < len(axes):
+        raise ProblemError(f"axis {axis} names an axis twice")
+    return axes
+
+
+def check_axes(operation: Operation, axis: Axes, axes: tuple[int, ...]) -> None:
+    """Raise ProblemError for a position in several axes, as `axes_of()` found them."""
+    if operation.index and axis is not None and len(axes) > 1:
+        raise ProblemError(
+            f"{operation.name} takes one axis, or none for all; a position in several has no single number"
+        )
+
+
+def reduced_shape(x: Shaped, axes: tuple[int, ...], keepdims: bool) -> Shape:
+    """Return the shape of a reduction's result."""
+    kept = [(1 if i in axes else n) for i, n in enumerate(x.shape) if keepdims or i not in axes]
+    return tuple(kept)
+
+
+def of_nothing(operation: Operation, x: Shaped, axes: tuple[int, ...]) -> float:
+    """Return each result for an `x` without elements; raises ProblemError if that is over no elements."""
+    if operation.empty is None and not math.prod([x.shape[i] for i in axes]):
+        raise ProblemError(f"{operation.name} over no elements: x has shape {x.shape}")
+    return operation.empty or 0.0
+
+
+def check_vector(x: Shaped, length: int, dtype: DType) -> None:
+    """Raise ProblemError unless a weight or bias has shape (length,) and that dtype."""
+    if x.shape != (length,) or element_of(x) != dtype:
+        raise ProblemError(
+            f"weight and bias must have shape ({length},) and dtype {dtype.name}, "
+            f"not {x.shape} and {element_of(x).name}"
+        )
+
+
+def ikj_shape(x: Shaped, axis: int) -> tuple[int, int, int]:
+    """Return the shape of `x` as x[i, k, j] with k along `axis`."""
+    return math.prod(x.shape[:axis]), x.shape[axis], math.prod(x.shape[axis + 1 :])
+
+
+def ikj(x: Strided, axis: int) -> Layout | None:
+    """Return `x` as x[i, k, j] with k along `axis`; None if its strides do not allow such a view."""
+    axes = list(zip(x.shape, x.strides, strict=True))
+    groups = [merged(some) for some in (axes[:axis], axes[axis : axis + 1], axes[axis + 1 :])]
+    if any(len(group) > 1 for group in groups) or any(stride < 0 for stride in x.strides):
+        return None
+    return Layout(ikj_shape(x, axis), tuple(group[0][1] if group else 1 for group in groups), x.offset)
+
+
+def each_ikj(x: Strided, axes: tuple[int, ...]) -> list[Layout]:
+    """Return views x[i, k, j] with k along all of `axes`, in the order of their (i, j) in the result.
+
+    The list is empty if the strides of `x` do not allow such views.
+    """
+    others = [a for a in range(x.ndim) if a not in axes]
+    reduced, kept = (merged((x.shape[a], x.strides[a]) for a in some) for some in (axes, others))
+    outermost = kept[:-2]
+    forward = all(stride >= 0 for _, stride in (*kept, *reduced))
+    if not forward or len(reduced) > 1 or math.prod([n for n, _ in outermost]) > MAX_PROBLEMS:
+        return []
+    length, stride = reduced[0] if reduced else (1, 1)
+    outer, inner = [(1, 0), (1, 0), *kept][-2:]
+    if outer[0] == 1 and inner[1] > stride:  # rows
+        outer, inner = inner, (1, 0)
+    shape, strides = (outer[0], length, inner[0]), (outer[1], stride, inner[1])
+    return [
+        Layout(shape, strides, x.offset + sum(i * far for i, (_, far) in zip(indices, outermost, strict=True)))
+        for indices in itertools.product(*(range(n) for n, _ in outermost))
+    ]
+
+
+def span_of(x: Strided) -> Span:
+    """Return the layout of an array of three axes."""
+    outer, along, inner = x.strides
+    return Span(outer, along, inner, x.offset)
+
+
+def reduction_of(operation: Operation, x: Strided, y: Strided) -> Reduction:
+    """Return the problem that reduces x[i, k, j] over k into the dense y[i, j]."""
+    outer, length, inner = x.shape
+    return Reduction(operation.name, outer, length, inner, element_of(x), element_of(y), span_of(x), y.offset)
+
+
+def normalisation_of(function: str, x: Strided, y: Strided, weight: bool, bias: bool, epsilon: float) -> Normalisation:
+    """Return the problem that normalises x[i, k, j] along k into the dense y[i, k, j]."""
+    outer, length, inner = x.shape
+    operation, dtype = NORMALISATIONS[function].operation, element_of(x)
+    where = span_of(x), y.offset
+    return Normalisation(
+        operation, outer, length, inner, dtype, dtype, *where, function, weight=weight, bias=bias, epsilon=epsilon
+    )
