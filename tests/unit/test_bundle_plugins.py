@@ -39,7 +39,7 @@ def plugin(examples, load_plugin):
 def test_a_plugins_classes_and_template_are_translated(plugin, examples: Path) -> None:
     texts = plugin()
     assert "class OneByOne " in texts["core.js"]
-    for what in ("class Cumsum ", "class CumsumOp ", '["cumsum",CumsumOp]', "Cumulative sums of each row"):
+    for what in ("class Cumsum ", "class CumsumOp ", '["cumsum", CumsumOp]', "Cumulative sums of each row"):
         assert what in texts["ops.js"]
     assert (examples / "templates/cumsum/one_by_one.js").read_text().count("add(") == 1
     written = [*texts.values(), *(file.read_text() for file in (examples / "templates").rglob("*.js"))]
@@ -63,9 +63,11 @@ def test_a_template_may_include_others_of_its_folder(plugin, examples: Path) -> 
     text = (examples / "one_by_one.wgsl").read_text()
     plugin(template='{% include "shared.wgsl" %}\n' + text)
     made = (examples / "templates/cumsum/one_by_one.js").read_text()
-    assert 'import"../cumsum/one_by_one/shared.js"' in made
+    assert 'import "../cumsum/one_by_one/shared.js"' in made
     assert '"cumsum/one_by_one/shared.wgsl"' in made
-    assert 'import"../../cumsum/one_by_one/more.js"' in (examples / "templates/cumsum/one_by_one/shared.js").read_text()
+    assert (
+        'import "../../cumsum/one_by_one/more.js"' in (examples / "templates/cumsum/one_by_one/shared.js").read_text()
+    )
     assert "// more" in (examples / "templates/cumsum/one_by_one/more.js").read_text()
 
 

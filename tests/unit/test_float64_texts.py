@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from webmm.choose.gemm import SLICES, made_for_gpus, made_of_integers
+from webmm.choose.gemm import SLICES, made_of_doubles, made_of_integers
 from webmm.errors import ConfigError, ProblemError, UnsupportedError
 from webmm.kernels import LADDER
 from webmm.kernels.base import Capabilities, MatrixShape
@@ -91,7 +91,7 @@ def test_choice_on_devices_without_float64(size, shapes, kind, first):
     ],
 )
 def test_choice_on_gpus_with_float64(sizes, first):
-    best, *_ = made_for_gpus(gemm(*sizes, dtype="float64"))
+    best, *_ = made_of_doubles(gemm(*sizes, dtype="float64"))
     assert best.invalid() is None
     assert best == first
 

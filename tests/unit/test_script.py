@@ -128,7 +128,7 @@ def test_javascript_provides_functions_of_its_own(folder: Path, monkeypatch: pyt
     name = Name(SAMPLE, "counted")
     monkeypatch.setattr(names, "PROVIDED", (str(name),))
     program = Program([name])
-    (folder / "bundle" / "core.js").write_text(program.text())
+    (folder / "bundle" / "core.js").write_text(program.texts({"core.js": [name]})["core.js"])
     head = 'import * as $ from "./python.js";\nimport { counted } from "./bundle/core.js";\n'
     told = node(folder, head + f'$.provide("{name}", (n) => `mine ${{n}}`);\nconsole.log(counted(3));')
     assert told == "mine 3\n"
@@ -138,9 +138,9 @@ def test_javascript_provides_functions_of_its_own(folder: Path, monkeypatch: pyt
 def test_pure_packages_have_no_functions_for_python_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
-    assert "host as" in translated(tmp_path, monkeypatch, source)().text()
+    assert "$.host(" in translated(tmp_path, monkeypatch, source)().found[Name("given", "f")].text
     monkeypatch.setattr(names, "PURE", ("given",))
-    with pytest.raises(ScriptError, match=r"given\.py:\d: [fg]\(\) uses open, which only Python has"):
+    with pytest.raises(ScriptError, match=r"given\.py:\d: [fg]\(\) uses open, which the page does not have"):
         Program([Name("given", "f")])
 
 

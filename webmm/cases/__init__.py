@@ -1,4 +1,7 @@
-"""Test cases of each op for benchmarks, the self-test and the tuner: sizes, operands, and expected results."""
+"""Test cases of each op for benchmarks, the self-test and the tuner: sizes, operands, and expected results.
+
+The pure methods of rows (`Op.PURE`) are in the translated subset (docs/page.md).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Measured speeds of devices, from `webmm probe`: stored in a file by adapter, driver and engine."""
+"""Measured speeds of devices, from `webmm probe`: stored in a file by adapter, driver and engine.
+
+`Rates` is in the translated subset (docs/page.md).
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ Every element must satisfy ``|C - Ĉ| ≤ (c·K·ε + ε_out)·(|A|·|B|)`` with
 error of a dot product of length K is at most K·ε/2·|a|·|b|, in any order of summation (Higham, Accuracy and Stability
 of Numerical Algorithms, §3.1), and storing it in a shorter type adds that type's rounding. Errors are reported as
 multiples of |A|·|B|, so that they compare with the bound directly.
+
+Its functions of numbers are in the translated subset (docs/page.md).
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 `bundle/index.json` has the data of the rows that the page needs at once (`index()`); `bundle/ops.js` has the rows as
 classes with their pure methods (`Op.PURE`), and what is shown of them. All of it includes the ops of plugins.
+What it names for the page is in the translated subset (docs/page.md).
 """
 
 from __future__ import annotations

@@ -141,21 +141,15 @@ def resolve(module: str, name: str) -> Name | str:
     return found
 
 
-def refuse_in_plugin(name: Name, function: ast.FunctionDef, error: HostError) -> None:
-    """Raise ScriptError for a function of a plugin that uses a Python-only name: the page needs it."""
-    if is_plugin(name.module):
-        within = (node for node in ast.walk(function) if isinstance(node, ast.expr) and ast.unparse(node) == str(error))
-        what = f"{function.name}() uses {error}, which the page does not have"
-        raise ScriptError(name.module, next(within, function), what) from error
-
-
 def is_provided(module: str, name: str) -> bool:
     """Tell whether JavaScript has a function of its own in place of this one."""
     return f"{module}.{name}" in PROVIDED
 
 
-def refuse_in_pure(name: Name, function: ast.FunctionDef, error: HostError) -> None:
-    """Raise ScriptError for a function of a package in PURE, but not in PROVIDED, that uses a Python-only name."""
+def refuse_host(name: Name, function: ast.FunctionDef, error: HostError) -> None:
+    """Raise ScriptError for a function with a Python-only name, if it is a plugin's, or in PURE and not PROVIDED."""
     pure = any(f"{name.module}.".startswith(f"{package}.") for package in PURE)
-    if pure and not is_provided(name.module, name.name):
-        raise ScriptError(name.module, function, f"{function.name}() uses {error}, which only Python has") from error
+    if is_plugin(name.module) or (pure and not is_provided(name.module, name.name)):
+        within = (node for node in ast.walk(function) if isinstance(node, ast.expr) and ast.unparse(node) == str(error))
+        what = f"{function.name}() uses {error}, which the page does not have"
+        raise ScriptError(name.module, next(within, function), what) from error

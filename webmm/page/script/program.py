@@ -18,17 +18,7 @@ from typing import Any
 from webmm.page.script import runtime
 from webmm.page.script.expressions import Scope
 from webmm.page.script.functions import Functions, decorator, parameters
-from webmm.page.script.names import (
-    HostError,
-    Name,
-    ScriptError,
-    definitions,
-    home,
-    is_ours,
-    refuse_in_plugin,
-    refuse_in_pure,
-    resolve,
-)
+from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, is_ours, refuse_host, resolve
 from webmm.page.script.values import field as field_text
 from webmm.page.script.values import value as value_text
 
@@ -129,8 +119,7 @@ class Program:
         try:
             text = self._functions.function(node, self._scope(name))
         except HostError as error:
-            refuse_in_plugin(name, node, error)
-            refuse_in_pure(name, node, error)
+            refuse_host(name, node, error)
             self._attributes = kept
             return Definition(f"export const «{name}» = $.host({json.dumps(str(name))});")
         needs = self._needs
@@ -173,8 +162,7 @@ class Program:
         try:
             return self._functions.method(node, self._scope(name, True)), self._needs
         except HostError as error:
-            refuse_in_plugin(name, node, error)
-            refuse_in_pure(name, node, error)
+            refuse_host(name, node, error)
             self._attributes = kept
             return _hosted(f"{name}.{node.name}", node), set()
 
