@@ -1,7 +1,7 @@
 """Fit a device's table of rates (`webmm.choose.model`) to records that `bench/shapes.py --collect` or `--regret` wrote.
 
     python bench/fit.py RECORDS … webmm/tuned/models/nvidia-h200.json
-    python bench/fit.py RECORDS-BY-DAWN … webmm/tuned/models/nvidia-h200-dawn.json
+    python bench/fit.py --borrow RECORDS RECORDS-BY-DAWN … webmm/tuned/models/nvidia-h200-dawn.json
 
 A table covers one adapter and one engine, which its file name states: engines compile a shader differently. First, the
 coefficients of each kind of dispatch are fitted by the Levenberg–Marquardt method to logarithms of times, for each
@@ -39,6 +39,7 @@ MACHINES = {
     "nvidia h200": Machine(132),
     "llvmpipe": Machine(2, lanes=16, subgroup=8, clock=3000.0, workgroups=1, cache=30e6, cpu=True),
 }
+ENOUGH = 1000  # records of a family
 HELD = 0.3  # fraction of the problems that are held out
 ITERATIONS = 25
 STEP = 1e-3  # of the finite differences
@@ -209,10 +210,14 @@ def rounded(value: Any) -> Any:
 
 @click.command()
 @click.option("--held/--all", default=True, help="Whether to evaluate on held-out problems first.")
+@click.option("--borrow", type=click.Path(path_type=Path, exists=True), help="Records under another engine.")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, exists=True))
 @click.argument("output", type=click.Path(path_type=Path))
-def main(held: bool, files: tuple[Path, ...], output: Path) -> None:
-    """Fit a table to the records in FILES and write it to OUTPUT."""
+def main(held: bool, borrow: Path | None, files: tuple[Path, ...], output: Path) -> None:
+    """Fit a table to the records in FILES and write it to OUTPUT.
+
+    Families of less than ENOUGH records are fitted to those in --borrow, too: engines differ less than settings do.
+    """
     records = [r for file in files for r in from_json(read(file)) if r.kernel in STAGES.get(r.op, ())]
     engines = {tuned.family(record) for record in records}
     if engines != {models.engine_of_model(output.stem)}:
@@ -221,8 +226,10 @@ def main(held: bool, files: tuple[Path, ...], output: Path) -> None:
         )
     adapter = records[0].adapter
     machine = next(machine for name, machine in MACHINES.items() if adapter.lower().startswith(name))
-    families = {}
+    families, borrowed = {}, measured(from_json(read(borrow))) if borrow else {}
     for name, found in sorted(measured(records).items()):
+        if sum(map(len, found.values())) < ENOUGH:
+            found = {**borrowed.get(name, {}), **found}
         cases = Cases(name, found, machine)
         count = len(cases.ranges)
         print(f"{name}: {len(cases.times)} cases of {count} problems, {len(cases.settings)} settings", flush=True)

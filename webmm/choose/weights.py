@@ -38,8 +38,6 @@ TILES = (
     Tiles(bm=128, bn=64),
     Tiles(),
 )
-# (lanes, unroll) of `vector`
-VECTORS = ((128, 1), (64, 1), (32, 1), (32, 2), (64, 2))
 
 
 def candidates(problem: WeightOnly, device: Device) -> list[WeightKernel]:
@@ -90,9 +88,28 @@ def on_matrix_units(problem: WeightOnly, device: Capabilities) -> list[WeightKer
     return [kernel for kernel in made if not kernel.invalid()]
 
 
+# Numbers of workgroups of `vector` up to which they have 128 lanes, and from which on they have 32, each of which loads
+# two words at once. The model does not tell them apart well. µs on an H200 for 1 row with 4-bit weights:
+#   n × k          128 lanes    64    32
+#   1536 × 5120          7.9  11.0   9.5
+#   3072 × 5120         10.9  11.8  12.1
+#   8192 × 1536         10.2   9.8   8.5
+FEW_WORKGROUPS, MANY_WORKGROUPS = 700, 1500
+SHORT_K = 2048  # with a short k, 64 lanes are never the fastest
+ROWS = (1, 2, 4)  # the numbers of rows that an invocation of `vector` computes, except for MANY_WEIGHTS
+MANY_WEIGHTS = 2**24  # weights that take long to read again for more rows
+
+
 def vectors(problem: WeightOnly) -> list[WeightKernel]:
-    """Return the candidates for few rows, which read the weights again for every TM rows."""
+    """Return the candidate for few rows, whose workgroups have as many lanes as it takes to fill a GPU."""
     if problem.m > MOST_VECTOR_ROWS:
         return []
-    rows = [tm for tm in (1, 2, 4, 8) if tm < 2 * problem.m]
-    return [Vector(lanes=lanes, tm=tm, unroll=unroll) for tm in rows for lanes, unroll in VECTORS]
+    if 4 < problem.m <= 8 and problem.n * problem.k >= MANY_WEIGHTS:
+        made = Vector(tm=8, unroll=2)
+        return [replace(made, lanes=32) if made.grid.tiles(problem) >= MANY_WORKGROUPS else made]
+    made = Vector(tm=next((rows for rows in ROWS if rows >= problem.m), ROWS[-1]))
+    workgroups = made.grid.tiles(problem)
+    if workgroups <= FEW_WORKGROUPS:
+        return [replace(made, lanes=128)]
+    short = workgroups >= MANY_WORKGROUPS or problem.k <= SHORT_K
+    return [replace(made, lanes=32, unroll=2) if short else made]
