@@ -9,7 +9,7 @@ from products import check, check_exactly, every_dtype, named, runs, view
 
 from tests.sampled import crossed
 from webmm.choose import candidates
-from webmm.choose.cpu import made_for_lanes
+from webmm.choose.cpu import field
 from webmm.engine.launches import MAX_SCRATCH
 from webmm.engine.timing import submit
 from webmm.kernels.base import Capabilities
@@ -184,10 +184,10 @@ def test_kernels_chosen_for_a_cpu_can_run_there(device, lanes):
         pytest.skip("these kernels are chosen for CPUs")
     engine = dataclasses.replace(device.capabilities, subgroup_size=lanes)
     for m, n, k in itertools.product((1, 3, 16, 33, 200, 1024), repeat=3):
-        for kernel in made_for_lanes(gemm(m, n, k), lanes):
+        for kernel in field(gemm(m, n, k), lanes):
             assert kernel.check(gemm(m, n, k), engine) is None
             assert kernel.subgroup == lanes
-    assert made_for_lanes(gemm(64, 64, 64), 0) == []
+    assert list(field(gemm(64, 64, 64), 0)) == []
 
 
 def test_a_cpu_with_subgroups_gets_a_kernel_made_for_it(device, monkeypatch):

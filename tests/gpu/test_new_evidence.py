@@ -157,7 +157,7 @@ def test_corrections_and_probes_count_at_once(gpu, monkeypatch):
     choose.choose(PROBLEM, gpu)
     assert len(found) == 2
     monkeypatch.setattr(adapted, "sums", lambda *_: {"tile_2d()": (1.0, 0.5)})
-    monkeypatch.setattr(adapted, "_uncorrected", lambda *_: object())
+    monkeypatch.setattr(adapted, "uncorrected", lambda *_: object())
     adapted.correct(gpu, [])
     choose.choose(PROBLEM, gpu)
     assert len(found) == 3

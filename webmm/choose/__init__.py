@@ -51,7 +51,7 @@ def candidates(problem: Problem, device: Device, tune: Tune = "cached") -> dict[
     others = (stage.on(device.capabilities) for stage in reversed(REGISTERED) if stage.op == problem.op)
     anywhere: Iterable[Kernel[Any]] = getattr(column, "ANYWHERE", ())
     units = any(kernel.matrix_shape for kernel in (*portable, *(kernel for kernel, _ in predicted[:1])))
-    near = tuned.SAME if fitted else tuned.NEAR
+    near = tuned.SAME if fitted and device.info.kind != "cpu" else tuned.NEAR  # times on a CPU scatter
     known = [] if tune == "off" else tuned.nearest(problem, device, units, near)
     low = column.fallbacks(problem, device) if column and hasattr(column, "fallbacks") else ()
     result: dict[Kernel[Any], str] = {}
