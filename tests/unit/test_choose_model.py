@@ -10,7 +10,10 @@ from test_choose_fields import ABLE, FRAGMENTS
 from webmm.cases import op_of
 from webmm.choose import COLUMNS, LIKELY, adapted, candidates, model, ranked, tuned
 from webmm.choose.field import field
+from webmm.kernels.gemm.cpu_lanes import CpuLanes
+from webmm.kernels.gemm.cpu_texture import CpuTexture
 from webmm.kernels.gemm.gemv import Gemv
+from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
@@ -20,7 +23,13 @@ from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.kernels.gemm.vectorized import Vectorized
 from webmm.kernels.gemm.workgroup_1d import Workgroup1D
 from webmm.kernels.gemm.workgroup_2d import Workgroup2D
+from webmm.kernels.quantized.matrix_unit import MatrixUnit as ByteUnit
+from webmm.kernels.quantized.packed import Packed
 from webmm.kernels.traffic import loads_per_fma
+from webmm.kernels.weights.cpu_lanes import CpuLanes as WeightLanes
+from webmm.kernels.weights.matrix_unit import MatrixUnit as WeightUnit
+from webmm.kernels.weights.tiles import Tiles
+from webmm.kernels.weights.vector import Vector
 from webmm.problems.gemm import gemm
 from webmm.problems.product import transposes
 
@@ -161,6 +170,33 @@ def test_every_multiplication_is_counted_once(kernel, layout):
     assert t.fmas * t.invocations * t.steps * t.workgroups == 3 * 512 * 1024 * 2048
     assert t.waste == 1
     assert loads_per_fma(t) > 0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "op", "dtype", "per_fma"),
+    [
+        (MatrixUnit(), "gemm", "float16", 1),
+        (MatrixUnit(bk=64, slices=2, splits=4), "gemm", "float16", 1),
+        (CpuLanes(), "gemm", "float32", 1),
+        (CpuTexture(tn=16), "gemm", "float32", 1),
+        (Packed(), "quantized", "int8", 4),  # products of bytes
+        (Packed(splits=4), "quantized", "int8", 4),
+        (ByteUnit(), "quantized", "int8", 1),
+        (Tiles(), "weights:4bit-32", "float32", 1),
+        (Vector(tm=8, unroll=2), "weights:4bit-32", "float32", 1),
+        (Vector(tm=2), "weights:8bit-32", "float32", 1),
+        (WeightUnit(), "weights:4bit-32", "float16", 1),
+        (WeightLanes(), "weights:4bit-32", "float32", 1),
+    ],
+    ids=str,
+)
+def test_every_multiplication_of_other_stages_is_counted_once(kernel, op, dtype, per_fma):
+    problem = op_of(op).dense((512, 1024, 2048, 1), dtype, "" if op != "gemm" and "weights" in op else "nn")
+    t = kernel.traffic(problem)
+    assert per_fma * t.fmas * t.invocations * t.steps * t.workgroups == 512 * 1024 * 2048
+    assert t.vector_loads + t.scalar_loads + t.texels > 0
+    assert t.waste == 1
+    assert t.read >= 512 * 2048 * problem.dtype.itemsize
 
 
 @pytest.mark.parametrize(

@@ -54,9 +54,9 @@ def field(problem: Quantized, device: Device, multiprocessors: int) -> list[Quan
 
 
 def fallbacks(problem: Quantized, device: Device) -> tuple[QuantizedKernel, ...]:
-    """Return kernels for devices with low limits, without partial sums."""
-    del problem, device
-    return GPU
+    """Return kernels for GPUs with low limits, without partial sums."""
+    del problem
+    return () if device.info.kind == "cpu" else GPU
 
 
 def on_matrix_units(problem: Quantized, device: Capabilities) -> list[QuantizedKernel]:

@@ -45,7 +45,7 @@ def candidates(problem: WeightOnly, device: Device) -> list[WeightKernel]:
     if device.info.kind != "cpu":
         return []
     made = made_for_cpus(problem, device.capabilities.subgroup_size)
-    return [*made, Vector(lanes=CPU_LANES, tm=next((n for n in (1, 2) if n >= problem.m), 4)), TILES[0]]
+    return [*made, Vector(lanes=CPU_LANES, tm=_rows(problem)), TILES[0]]
 
 
 def field(problem: WeightOnly, device: Device, multiprocessors: int) -> list[WeightKernel]:
@@ -58,9 +58,9 @@ def field(problem: WeightOnly, device: Device, multiprocessors: int) -> list[Wei
 
 
 def fallbacks(problem: WeightOnly, device: Device) -> tuple[WeightKernel, ...]:
-    """Return kernels for devices with low limits, without partial sums."""
-    del problem, device
-    return TILES[0], Vector()
+    """Return kernels for GPUs with low limits, without partial sums."""
+    del problem
+    return () if device.info.kind == "cpu" else (TILES[0], Vector())
 
 
 def made_for_cpus(problem: WeightOnly, lanes: int) -> list[WeightKernel]:
@@ -107,9 +107,13 @@ def vectors(problem: WeightOnly) -> list[WeightKernel]:
     if 4 < problem.m <= 8 and problem.n * problem.k >= MANY_WEIGHTS:
         made = Vector(tm=8, unroll=2)
         return [replace(made, lanes=32) if made.grid.tiles(problem) >= MANY_WORKGROUPS else made]
-    made = Vector(tm=next((rows for rows in ROWS if rows >= problem.m), ROWS[-1]))
+    made = Vector(tm=_rows(problem))
     workgroups = made.grid.tiles(problem)
     if workgroups <= FEW_WORKGROUPS:
         return [replace(made, lanes=128)]
     short = workgroups >= MANY_WORKGROUPS or problem.k <= SHORT_K
     return [replace(made, lanes=32, unroll=2) if short else made]
+
+
+def _rows(problem: WeightOnly) -> int:
+    return next((rows for rows in ROWS if rows >= problem.m), ROWS[-1])

@@ -44,5 +44,6 @@ class Loads(NamedTuple):
 
 
 def loads_per_fma(traffic: Traffic) -> float:
-    """Return the loads from storage and workgroup memory per vec4 FMA."""
-    return 4 * (traffic.vector_loads + traffic.scalar_loads + traffic.workgroup_loads) / traffic.fmas
+    """Return the loads from storage, textures and workgroup memory per vec4 FMA of a kernel that multiplies floats."""
+    t = traffic
+    return 4 * (t.vector_loads + t.scalar_loads + t.texels + t.workgroup_loads) / t.fmas

@@ -18,11 +18,11 @@ from webmm.choose import adapted, candidates, choose, refused, tuned
 from webmm.choose.gemm import pieces
 from webmm.choose.limits import dispatch_limits
 from webmm.cut.pieces import Piece
+from webmm.dtypes import BYTES
 from webmm.engine.device import Device
 from webmm.errors import ConfigError, ProblemError, ShaderError
 from webmm.kernels import REGISTERED, label_of
 from webmm.kernels.base import Kernel
-from webmm.kernels.product import ProductKernel
 from webmm.kernels.traffic import loads_per_fma
 from webmm.measure import roofline, tuner
 from webmm.measure.records import Record
@@ -87,9 +87,15 @@ def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open)
 
 
 def _loads(kernel: Kernel[Any], problem: Problem) -> str:
-    """Return the loads that a kernel issues per vec4 FMA, as text; empty if they are not known."""
-    traffic = kernel.traffic(problem) if isinstance(kernel, ProductKernel) else None
-    return f", {loads_per_fma(traffic):.2g} loads per vec4 FMA" if traffic else ""
+    """Return the loads that a kernel issues per vec4 FMA, as text; empty if `loads_of()` is."""
+    found = loads_of(kernel, problem)
+    return f", {found} loads per vec4 FMA" if found else ""
+
+
+def loads_of(kernel: Kernel[Any], problem: Problem) -> str:
+    """Return the loads that a kernel issues per vec4 FMA, as text; "" if it multiplies otherwise, or is not counted."""
+    traffic = kernel.traffic(problem) if problem.dtype not in BYTES and not kernel.matrix_shape else None
+    return f"{loads_per_fma(traffic):.2g}" if traffic else ""
 
 
 def _pieces(problem: Gemm, device: Device) -> list[Piece]:

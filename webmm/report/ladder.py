@@ -23,14 +23,13 @@ from webmm.engine.profiling import Profile, profile
 from webmm.errors import UnsupportedError, WebmmError
 from webmm.kernels import label_of
 from webmm.kernels.base import Kernel
-from webmm.kernels.product import ProductKernel
-from webmm.kernels.traffic import loads_per_fma
 from webmm.measure import roofline
 from webmm.measure.bench import CPU_STAGE, Bench, Progress, record_of, relative, time_product
 from webmm.measure.records import Record
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
 from webmm.report import Open, plain, show_profile, show_reasons
+from webmm.report.choice import loads_of
 
 
 @dataclass(frozen=True)
@@ -198,8 +197,7 @@ def ladder_table(records: list[Record], op: Op[Any]) -> Table:
 def _loads(record: Record) -> str:
     """Return the loads that a kernel issues per vec4 FMA, as text; "–" if they are not known."""
     kernel: Kernel[Any] | None = kernel_of(record)
-    traffic = kernel.traffic(problem_of(record)) if isinstance(kernel, ProductKernel) else None
-    return f"{loads_per_fma(traffic):.2g}" if traffic else "–"
+    return (loads_of(kernel, problem_of(record)) if kernel else "") or "–"
 
 
 def duration(us: float | None) -> str:
