@@ -36,9 +36,9 @@ from shapes_report import Key, grouped, report
 from shapes_timing import Bench, peer
 
 from webmm.cases import op_of
-from webmm.choose import choose
+from webmm.choose import COLUMNS, choose
 from webmm.choose.adapted import model_of, typical
-from webmm.choose.field import divided, field
+from webmm.choose.field import divided
 from webmm.choose.model import Model
 from webmm.cli.options import parse_kernels
 from webmm.dtypes import F32
@@ -69,13 +69,14 @@ CHECKED = 2**31  # operations up to which results are compared with NumPy
 # Candidates
 
 
-def spread(problem: Gemm, device: Device, model: Model, count: int, seed: int) -> list[Kernel[Any]]:
+def spread(problem: Problem, device: Device, model: Model, count: int, seed: int) -> list[Kernel[Any]]:
     """Return `count` candidates, mostly from the best ones by `model`, the others at random.
 
     A third have settings that the model was not fitted to, if there are any.
     """
     source = random.Random(seed)
-    able = [k for k in field(problem, model.machine.multiprocessors) if not k.check(problem, device.capabilities)]
+    field = COLUMNS[problem.op].field(problem, device, model.machine.multiprocessors)
+    able = [kernel for kernel in field if not kernel.check(problem, device.capabilities)]
     times = model.times(able, problem)
     ranked = sorted(range(len(able)), key=times.__getitem__)
     known = [i for i in ranked if model.knows(able[i])]
@@ -111,13 +112,13 @@ def differs(config: dict[str, Any], usual: dict[str, Any]) -> bool:
 
 
 def others(problem: Problem, device: Device, model: Model | None, count: int, seed: int) -> list[Kernel[Any]]:
-    """Return `count` candidates: by the cost models for float32 gemm, integers and weights, or those of `webmm tune`.
+    """Return `count` candidates: by the model of cost on GPUs, or those of `webmm tune`.
 
     For float32 gemm on CPUs, only the stages made for CPUs are candidates: other stages take many times as long.
     """
+    if device.info.kind != "cpu" and (isinstance(problem, Reduction) or (problem.op, problem.dtype) == ("gemm", F32)):
+        return spread(problem, device, model or model_of(device), count, seed)
     if isinstance(problem, Gemm) and problem.dtype == F32:
-        if device.info.kind != "cpu":
-            return spread(problem, device, model or model_of(device), count, seed)
         made: list[Kernel[Any]] = [*CpuLanes.space(), *CpuTexture.space()]
         lanes = CpuLanes.on(device.capabilities).lanes
         able = [k for k in made if k.config["lanes"] == lanes and not k.check(problem, device.capabilities)]

@@ -193,13 +193,16 @@ class Model:
 
         The ASPECTS and limits are those of the main dispatch of a kernel, without the dispatches before and after it.
         """
-        total, divided = np.zeros(len(kernels)), np.array([bool(kernel.after) for kernel in kernels], float)
+        total, divided = (
+            np.zeros(len(kernels)),
+            np.array([getattr(kernel, "splits", 1) > 1 for kernel in kernels], float),
+        )
         limits, traffic = np.zeros((len(kernels), len(LIMITS))), np.zeros((len(kernels), len(COLUMNS)))
         main = np.zeros(len(kernels))  # µs of the main dispatch
         for kind, (owners, rows) in dispatches_by_kind(kernels, problem).items():
             times, each = parts_of_time(rows, self.coefficients(family, kind), self.machine)
             np.add.at(total, owners, times)
-            if any(kind_of_dispatch(kernels[i]) == kind for i in owners):
+            if any(kind_of_dispatch(kernels[i].main) == kind for i in owners):
                 limits[owners] = np.stack(each, axis=1)
                 traffic[owners] = rows
                 main[owners] = times

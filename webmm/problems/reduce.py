@@ -33,6 +33,7 @@ class Operation:
     index: bool = False  # its result is a position instead of an element
     integers: bool = True  # it supports int32
     native: bool = False  # of float64 it needs the feature shader-f64
+    arithmetic: float = 1.0  # instructions per element, in multiply-adds
     of_parts: str = ""  # the operation whose results over parts of a row give the result over all of it; "" for itself
 
     @property
@@ -93,9 +94,9 @@ OPERATIONS = {
         Operation("prod", lambda x: np.prod(x, axis=-1), 1.0, 1.0, native=True),
         Operation("max", lambda x: np.max(x, axis=-1), -math.inf),
         Operation("min", lambda x: np.min(x, axis=-1), math.inf),
-        Operation("argmax", lambda x: np.argmax(x, axis=-1), -math.inf, index=True, of_parts="max"),
-        Operation("argmin", lambda x: np.argmin(x, axis=-1), math.inf, index=True, of_parts="min"),
-        Operation("logsumexp", logsumexp, -math.inf, -math.inf, sums=True, integers=False, native=True),
+        Operation("argmax", lambda x: np.argmax(x, axis=-1), -math.inf, index=True, arithmetic=4.0, of_parts="max"),
+        Operation("argmin", lambda x: np.argmin(x, axis=-1), math.inf, index=True, arithmetic=4.0, of_parts="min"),
+        Operation("logsumexp", logsumexp, -math.inf, -math.inf, sums=True, integers=False, native=True, arithmetic=8.0),
     )
 }
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webmm.kernels.base import Binding, Scratch, Texture
-from webmm.kernels.reduce.base import PARTIAL_BYTES, PARTIALS, ReduceParams, Specialisation
+from webmm.kernels.reduce.base import PARTIAL_BYTES, PARTIALS, ReduceKernel, ReduceParams, Specialisation
 from webmm.problems.normalise import Normalisation
 from webmm.problems.reduce import Reduction
 from webmm.wgsl.params import F32, member
@@ -34,6 +34,36 @@ class RowsSpecialisation(Specialisation):
     weight: bool
     bias: bool
     held: bool  # one step covers a row, so its elements stay in registers
+
+
+# Instructions per element of reading, then of scaling, in multiply-adds.
+ARITHMETIC: dict[str, tuple[float, float]] = {"softmax": (8.0, 5.0), "layer_norm": (3.0, 3.0), "rms_norm": (1.0, 2.0)}
+
+
+def arithmetic(problem: Reduction) -> tuple[float, float]:
+    """Return the instructions per element of the reduction, and of what follows."""
+    return ARITHMETIC[problem.function] if isinstance(problem, Normalisation) else (1.0, 1.0)
+
+
+class Scaling(ReduceKernel):
+    """A kernel that reduces rows or columns, then scales them; after one step, their elements are in registers."""
+
+    def held(self, problem: Reduction) -> bool:
+        """Tell whether they are."""
+        return self.splits == 1 and problem.length <= self.step
+
+    def loads(self, problem: Reduction) -> int:
+        """Return how many times an element is loaded."""
+        return 1 if self.held(problem) or self.splits > 1 else 2
+
+    def arithmetic(self, problem: Reduction) -> float:
+        """Return the instructions per loaded element; a dispatch before this one reduces what is split."""
+        first, second = arithmetic(problem)
+        return second if self.splits > 1 else (first + second) / self.loads(problem)
+
+    def stored(self, problem: Reduction) -> float:
+        """Return the elements of an invocation."""
+        return self.share * self.steps(problem)
 
 
 def doubles(problem: Reduction) -> str | None:

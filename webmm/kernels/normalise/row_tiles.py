@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from webmm.kernels.base import Binding, Params, tunable
-from webmm.kernels.normalise.base import RowsParams, RowsSpecialisation, bindings_of, doubles, normalising
+from webmm.kernels.normalise.base import (
+    RowsParams,
+    RowsSpecialisation,
+    arithmetic,
+    bindings_of,
+    doubles,
+    normalising,
+)
 from webmm.kernels.reduce.base import Specialisation
 from webmm.kernels.reduce.row_tiles import RowTiles as ReducedRowTiles
 from webmm.kernels.sizes import Condition
+from webmm.kernels.traffic import Traffic
 from webmm.problems.normalise import Normalisation
 from webmm.problems.reduce import Reduction
 
@@ -40,6 +48,28 @@ class RowTiles(ReducedRowTiles):
     def workgroup_bytes(self) -> int:
         """Workgroup memory of the tile and the partial results, in bytes."""
         return super().workgroup_bytes + 4 * self.tile * (self.load == "tile")
+
+    @property
+    def abreast(self) -> int:
+        """The invocations of a row, or all."""
+        return self.per_row if self.load == "direct" else self.lanes
+
+    def arithmetic(self, problem: Reduction) -> float:
+        """Return the instructions per element."""
+        return sum(arithmetic(problem))
+
+    def stored(self, problem: Reduction) -> float:
+        """Return the elements of an invocation."""
+        del problem
+        return self.share
+
+    def traffic(self, problem: Reduction) -> Traffic:
+        """Count the exchanges through a tile, too: elements are stored, read, and stored and read again as results."""
+        counted = super().traffic(problem)
+        if self.load == "direct":
+            return counted
+        each = self.share / counted.steps
+        return counted._replace(workgroup_stores=2 * each, workgroup_loads=2 * each, barriers=counted.barriers + 3 / 2)
 
     def unsuited(self, problem: Reduction) -> str | None:
         """Rows must be short and not float64; those of a tile must be contiguous."""

@@ -10,6 +10,8 @@ from webmm.kernels.base import Binding, Kernel, Params, Scratch, Texture, tunabl
 from webmm.kernels.normalise.base import (
     RowsParams,
     RowsSpecialisation,
+    Scaling,
+    arithmetic,
     bindings_of,
     doubles,
     normalising,
@@ -24,7 +26,7 @@ from webmm.problems.reduce import Reduction
 
 
 @dataclass(frozen=True)
-class Rows(CombiningKernel):
+class Rows(Scaling, CombiningKernel):
     """A workgroup per row reduces the row and then scales it; a row that one step covers stays in registers.
 
     If `splits` workgroups share a row, a first dispatch reduces their parts.
@@ -102,11 +104,26 @@ class RowParts(Rows):
 
     name = "row_parts"
     summary = "parts of rows"
+    writes = PARTIALS
 
     @property
     def before(self) -> tuple[Kernel[Reduction], ...]:
         """No dispatches."""
         return ()
+
+    def loads(self, problem: Reduction) -> int:
+        """Return how many times an element is loaded."""
+        del problem
+        return 1
+
+    def arithmetic(self, problem: Reduction) -> float:
+        """Return the instructions per element."""
+        return arithmetic(problem)[0]
+
+    def stored(self, problem: Reduction) -> float:
+        """Return the partial results per invocation."""
+        del problem
+        return 1 / self.invocations
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield x and the partial results."""

@@ -10,6 +10,7 @@ from webmm.kernels.base import Binding, Kernel, Params, Scratch, Texture, tunabl
 from webmm.kernels.normalise.base import (
     RowsParams,
     RowsSpecialisation,
+    Scaling,
     bindings_of,
     doubles,
     normalising,
@@ -25,7 +26,7 @@ from webmm.problems.reduce import Reduction
 
 
 @dataclass(frozen=True)
-class Strips(Columns):
+class Strips(Scaling, Columns):
     """A workgroup per strip of columns, for an axis other than the last; strips of a single step stay in registers.
 
     If `splits` workgroups share a strip, a first dispatch reduces their parts.

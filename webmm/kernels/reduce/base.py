@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any, ClassVar
 from webmm.dtypes import I32, DType
 from webmm.kernels.base import INDEX_LIMIT, Binding, Kernel, Params, Stored, ceil_div, fold
 from webmm.kernels.sizes import Assumption, Condition, folded, multiples
+from webmm.kernels.traffic import Traffic
 from webmm.problems.reduce import Reduction, operation_of
 from webmm.wgsl.params import F32, U32, member
 
@@ -19,6 +21,8 @@ LEAST_SUBGROUP = 4  # lanes of the smallest subgroups
 PAIRS = "array<vec2u>"  # doubles as pairs of words
 PARTIALS = "partials"
 PARTIAL_BYTES = 8  # of a partial result in workgroup memory; twice that for doubles
+SECTOR = 32  # bytes that GPUs load at least
+LANES = 32  # of a subgroup, of most GPUs
 
 
 def partials(spec: Specialisation) -> str:
@@ -73,6 +77,25 @@ class Specialisation(Stored):
 
 
 @dataclass(frozen=True)
+class Combination:
+    """What it costs an invocation to combine its partial results with those of others."""
+
+    barriers: float = 0
+    exchanged: float = 0  # vec4 through workgroup memory
+    shuffles: float = 0  # vec4 within a subgroup
+
+    @classmethod
+    def of(cls, way: str, count: int, width: int = 1) -> Combination:
+        """Return that of `count` invocations with `width` partial results each, in one of WAYS."""
+        vec4, rounds = width * PARTIAL_BYTES / 16, (count - 1).bit_length()
+        if way == "tree":
+            return cls(1 + rounds, 2 * vec4) if count > 1 else cls()
+        subgroups = ceil_div(count, LANES)
+        between = 2 if way == "subgroup" and subgroups > 1 else 0
+        return cls(between, vec4 * (between > 0), vec4 * (min(rounds, 5) + (subgroups - 1).bit_length()))
+
+
+@dataclass(frozen=True)
 class ReduceKernel(Kernel[Reduction]):
     """A stage of the ladder. Subclasses add tunable fields and divide the work among workgroups."""
 
@@ -105,6 +128,78 @@ class ReduceKernel(Kernel[Reduction]):
     def steps(self, problem: Reduction) -> int:
         """Return the number of iterations of that loop."""
         return ceil_div(ceil_div(problem.length, self.splits), self.step)
+
+    @property
+    def share(self) -> int:
+        """Elements that an invocation loads per iteration."""
+        return self.step * self.columns // self.invocations
+
+    def line(self, problem: Reduction) -> int:
+        """Return the contiguous elements that a workgroup loads at once."""
+        return min(self.step, problem.length)
+
+    @property
+    def abreast(self) -> int:
+        """Neighbouring invocations that load contiguous elements at once, or vec4."""
+        return LANES
+
+    @property
+    def combination(self) -> Combination:
+        """How invocations combine their partial results: not at all."""
+        return Combination()
+
+    def loads(self, problem: Reduction) -> int:
+        """Return how many times an element is loaded."""
+        del problem
+        return 1
+
+    def arithmetic(self, problem: Reduction) -> float:
+        """Return the instructions per element, in multiply-adds."""
+        return operation_of(problem.operation).arithmetic
+
+    def stored(self, problem: Reduction) -> float:
+        """Return the elements or partial results that an invocation stores."""
+        del problem
+        return self.columns / self.invocations
+
+    def written(self, problem: Reduction) -> int:
+        """Return the bytes that are written."""
+        if self.writes == PARTIALS:
+            return self.splits * problem.results * partial_bytes(problem.dtype)
+        return problem.bytes - problem.flops * problem.dtype.itemsize
+
+    def traffic(self, problem: Reduction) -> Traffic:
+        """Count the loads and the arithmetic of the loop over k, and as one more step how invocations combine."""
+        p, spec, ends = problem, self.specialise(problem), self.combination
+        steps, share, size = self.steps(p), self.share, p.dtype.itemsize
+        count = self.workgroups(p) * self.splits
+        loaded = self.loads(p) * share * steps / (steps + 1)  # elements per invocation and step
+        line = self.line(p) * size
+        apart = SECTOR if line % SECTOR else 0  # bytes of other lines that are loaded with one
+        stored, vec = self.stored(p), spec.vec
+        run = min(self.abreast, LANES) * size * (4 if vec else 1) / SECTOR
+        sectors = (
+            math.ceil(run) + (0.5 if apart and not vec else 0)
+        ) / run  # that an instruction loads ÷ that it needs
+        return Traffic(
+            workgroups=count,
+            invocations=self.invocations,
+            steps=steps + 1,
+            fmas=loaded * self.arithmetic(p),
+            vector_loads=sectors * loaded / 4 if vec else 0,
+            scalar_loads=0 if vec else sectors * loaded,
+            barriers=ends.barriers / (steps + 1),
+            registers=share * max(1, size // 4) + 16,
+            workgroup_bytes=self.workgroup_bytes_for(p),
+            loaded=loaded * self.invocations * size * (1 + apart / line),
+            read=p.flops * size,
+            written=self.written(p),
+            waste=count * self.invocations * share * steps / p.flops,
+            scalar_stores=0 if vec and stored >= 4 else sectors * stored,
+            vector_stores=sectors * stored / 4 if vec and stored >= 4 else 0,
+            exchanged=ends.exchanged,
+            shuffles=ends.shuffles / (steps + 1),
+        )
 
     def iterations(self, problem: Reduction) -> int:
         """Return the number of iterations of the loop over k."""
@@ -209,6 +304,11 @@ class CombiningKernel(ReduceKernel):
     def workgroup_size(self) -> tuple[int, int, int]:
         """`lanes` along x."""
         return (self.lanes, 1, 1)
+
+    @property
+    def combination(self) -> Combination:
+        """How all invocations of a workgroup combine their partial results."""
+        return Combination.of(self.combine, self.lanes)
 
     @property
     def shared_parts(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webmm.kernels.base import ceil_div, tunable
-from webmm.kernels.reduce.base import PARTIAL_BYTES, ReduceKernel
+from webmm.kernels.reduce.base import PARTIAL_BYTES, Combination, ReduceKernel
 from webmm.problems.reduce import Reduction
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 32, 64)
@@ -44,6 +44,20 @@ class Columns(ReduceKernel):
     def columns(self) -> int:
         """Columns of a workgroup."""
         return 4 * self.wx
+
+    def line(self, problem: Reduction) -> int:
+        """Return the elements of a row of the strip."""
+        return min(self.columns, problem.inner)
+
+    @property
+    def abreast(self) -> int:
+        """Invocations along j."""
+        return self.wx
+
+    @property
+    def combination(self) -> Combination:
+        """How the invocations along k combine partial results of four columns each."""
+        return Combination.of("tree", self.wy, 4)
 
     @property
     def count_rule(self) -> str:

@@ -25,6 +25,25 @@ class PerRow(ReduceKernel):
         return (self.size, 1, 1)
 
     @property
+    def share(self) -> int:
+        """The elements of a step."""
+        return self.step
+
+    @property
+    def abreast(self) -> int:
+        """One, if rows lie apart."""
+        return 1
+
+    def line(self, problem: Reduction) -> int:
+        """Return the contiguous elements of a step of an invocation, or of all along j."""
+        return self.step if problem.inner == 1 else min(self.size, problem.inner)
+
+    def stored(self, problem: Reduction) -> float:
+        """Return its result."""
+        del problem
+        return 1
+
+    @property
     def count_rule(self) -> str:
         """The rule of `workgroups` in words."""
         return f"ceil(outer*inner / {self.size})"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webmm.kernels.base import ceil_div, tunable
-from webmm.kernels.reduce.base import PARTIAL_BYTES, ReduceKernel
+from webmm.kernels.reduce.base import PARTIAL_BYTES, Combination, ReduceKernel
 from webmm.kernels.sizes import Condition
 from webmm.problems.reduce import Reduction
 
@@ -43,6 +43,30 @@ class RowTiles(ReduceKernel):
     def block(self) -> int:
         """Elements of a row per vec4 of its invocations."""
         return 4 * self.per_row
+
+    @property
+    def share(self) -> int:
+        """Elements of an invocation."""
+        return 4 * self.unroll
+
+    @property
+    def abreast(self) -> int:
+        """The invocations of a row."""
+        return self.per_row
+
+    def line(self, problem: Reduction) -> int:
+        """Return the elements of all rows."""
+        return self.rows * problem.length
+
+    @property
+    def combination(self) -> Combination:
+        """How the invocations of a row combine their partial results."""
+        return Combination.of(self.combine, self.per_row)
+
+    def stored(self, problem: Reduction) -> float:
+        """Return the results per invocation."""
+        del problem
+        return 1 / self.per_row
 
     @property
     def shared_parts(self) -> int:

@@ -26,6 +26,10 @@ class Serial(ReduceKernel):
         del problem
         return 1
 
+    def steps(self, problem: Reduction) -> int:
+        """Return the number of elements."""
+        return problem.flops
+
     def iterations(self, problem: Reduction) -> int:
         """Return the number of iterations of both loops."""
         return problem.results * (problem.length + 1)

@@ -7,10 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from webmm.kernels.base import Kernel, Scratch, Texture, ceil_div, fold, tunable
-from webmm.kernels.reduce.base import PARTIALS, WAYS, CombiningKernel, Specialisation, levels, partial_bytes
+from webmm.kernels.reduce.base import (
+    PARTIALS,
+    SECTOR,
+    WAYS,
+    CombiningKernel,
+    Specialisation,
+    levels,
+    partial_bytes,
+)
 from webmm.kernels.reduce.columns import WIDTHS, Columns
 from webmm.kernels.reduce.tree import Tree
 from webmm.kernels.sizes import Assumption, folded
+from webmm.kernels.traffic import Traffic
 from webmm.problems.reduce import Reduction
 
 SPLITS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
@@ -74,6 +83,31 @@ class SecondPass(CombiningKernel):
         """Yield nothing."""
         del choices
         yield from ()
+
+    @property
+    def main(self) -> Kernel[Reduction]:
+        """The first pass."""
+        return self.before[0]
+
+    def traffic(self, problem: Reduction) -> Traffic:
+        """Count the loads of partial results, which lie apart if there are several results."""
+        p, ends, steps, size = problem, self.combination, self.steps(problem), partial_bytes(problem.dtype)
+        return Traffic(
+            workgroups=p.results,
+            invocations=self.invocations,
+            steps=steps + 1,
+            fmas=self.arithmetic(p) * steps / (steps + 1),
+            vector_loads=steps / (steps + 1),
+            scalar_loads=0,
+            barriers=ends.barriers / (steps + 1),
+            workgroup_bytes=self.workgroup_bytes_for(p),
+            loaded=(size if p.results == 1 else SECTOR) * self.invocations * steps / (steps + 1),
+            read=self.splits * p.results * size,
+            written=self.written(p),
+            scalar_stores=1,
+            exchanged=ends.exchanged,
+            shuffles=ends.shuffles / (steps + 1),
+        )
 
     def steps(self, problem: Reduction) -> int:
         """Partial results per invocation."""
