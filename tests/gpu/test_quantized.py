@@ -185,12 +185,18 @@ def distinguishing_sums(row, column):
     below have products of 61 and 62 bits, rounded up and down.
     """
     whole = FixedPoint.of(np.float64(row)) * FixedPoint.of(np.float64(column))
-    candidates = np.arange(2**31 - 2**25, 2**31)
-    found = whole.scale(candidates)
-    others = [FixedPoint(whole.mantissa + bit, whole.shift).scale(candidates) for bit in (1, -1)]
-    changed = [candidates[found != other] for other in others]
-    assert min(map(len, changed)), "no sum distinguishes the last bit"
-    return np.array([sums[0] for sums in changed], np.int32)
+    return np.array([first_changed(whole, bit) for bit in (1, -1)], np.int32)
+
+
+def first_changed(multiplier, bit):
+    """Return a sum whose scaled result changes if `bit` is added to the multiplier's mantissa."""
+    other = FixedPoint(multiplier.mantissa + bit, multiplier.shift)
+    for start in range(2**31 - 2**25, 2**31, 2**20):  # in pieces, which take little memory
+        sums = np.arange(start, start + 2**20)
+        changed = sums[multiplier.scale(sums) != other.scale(sums)]
+        if len(changed):
+            return changed[0]
+    raise AssertionError("no sum distinguishes the last bit")
 
 
 MULTIPLIERS = [(1.6066, 1.7295), (1.8632, 1.5415), (1.2997, 1.4227), (1.084, 1.8326)]

@@ -28,7 +28,7 @@ ANYWHERE = (Rows(256, 8), Rows(64, 8))
 
 
 def candidates(problem: Normalisation, device: Device) -> Iterable[Kernel[Any]]:
-    """Return the kernels that rules choose for `problem` on `device`, best first: none where the model of cost ranks."""
+    """Return the kernels that rules choose for `problem` on `device`, best first: none where the model ranks."""
     return _on_cpu(problem, device.capabilities.subgroup_size) if device.info.kind == "cpu" else ()
 
 
@@ -42,16 +42,13 @@ def field(problem: Normalisation, device: Device, multiprocessors: int) -> Itera
         return
     way = "subgroup" if lanes >= LEAST_SUBGROUP else "tree"
     if p.inner == 1 and p.length <= SHORT:
-        for size, *settings in row_tiles(p, lanes):
-            yield RowTiles(size, *settings)
+        for size, per_row, unroll, combine in row_tiles(p, lanes):
+            yield RowTiles(size, per_row, unroll, combine)
             if p.length <= TILE:
-                yield RowTiles(2 * size, *settings, "tile")
+                yield RowTiles(2 * size, per_row, unroll, combine, "tile")
     for n in SIZES:
         held = ceil_div(p.length, 4 * n)
-        if held <= MOST_HELD:
-            yield Rows(n, held, way)
-        else:
-            yield Rows(n, 4, way)
+        yield Rows(n, held if held <= MOST_HELD else 4, way)
     for n, unroll in ((256, 1), (256, 4), (512, 2), (512, 4)):
         for splits in splits_of(p.results, p.length // (PER_PART * n // 2), multiprocessors):
             yield Rows(n, unroll, way, splits)

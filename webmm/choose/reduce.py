@@ -32,7 +32,7 @@ ANYWHERE: tuple[ReduceKernel, ...] = (Tree(lanes=64), TwoPass(lanes=64), PerRow(
 
 
 def candidates(problem: Reduction, device: Device) -> Iterable[ReduceKernel]:
-    """Return the kernels that rules choose for `problem` on `device`, best first: none where the model of cost ranks."""
+    """Return the kernels that rules choose for `problem` on `device`, best first: none where the model ranks."""
     return _on_cpu(problem, device.capabilities.subgroup_size) if device.info.kind == "cpu" else ()
 
 
@@ -79,7 +79,8 @@ def strips(problem: Reduction, most: int = MOST, widths: Iterable[int] = STRIPS)
     least = min(covered.values())
     for wx, ratio in covered.items():
         if ratio <= WASTE * least:
-            yield from ((wx, wy) for wy in HEIGHTS if LEAST <= wx * wy <= most or (wy == 1 and wx * 2 > LEAST))
+            least_wy = 1 if 2 * wx > LEAST else ceil_div(LEAST, wx)
+            yield from ((wx, wy) for wy in HEIGHTS if wy >= least_wy and wx * wy <= most)
 
 
 def splits_of(parts: int, most: int, multiprocessors: int) -> Iterator[int]:

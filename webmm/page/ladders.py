@@ -18,7 +18,6 @@ from typing import Any
 from webmm.cases.streaming import DEFAULT_SIZES
 from webmm.choose import COLUMNS, adapted, quantized
 from webmm.choose import gemm as choose_gemm
-from webmm.choose import reduce as choose_reduce
 from webmm.dtypes import F16, F32, F64, I8, U8, DType
 from webmm.kernels import STAGES
 from webmm.kernels.base import Capabilities, Kernel
@@ -141,7 +140,8 @@ def _stages(op: str, *absent: str) -> dict[str, tuple[Kernel[Any], ...]]:
 def made_for_gpus(problem: Problem) -> Iterable[Kernel[Any]]:
     """Return Python's candidates for `problem` on an unknown GPU, with and without subgroups."""
     if isinstance(problem, Reduction):
-        return [kernel for lanes in (32, 0) for kernel in choose_reduce.made_for_gpus(problem, lanes)]
+        able = [Capabilities("", {}, frozenset(), subgroup_size=lanes) for lanes in (32, 0)]
+        return [kernel for each in able for kernel in predicted(problem, each)]
     if isinstance(problem, Gemm) and problem.dtype == F64:  # browsers lack float64: emulated with integers
         return choose_gemm.made_of_integers(problem, "gpu", Capabilities("", {}, frozenset()))
     return predicted(problem, Capabilities("", {}, frozenset(), subgroup_size=32))

@@ -30,6 +30,7 @@ from webmm.measure.selftest import run as run_selftest
 from webmm.problems import DEFAULT_OP
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
+from webmm.problems.product import Product
 from webmm.report import Open, first_line, plain, right, show_reasons
 from webmm.text import printable
 
@@ -94,7 +95,8 @@ def _loads(kernel: Kernel[Any], problem: Problem) -> str:
 
 def loads_of(kernel: Kernel[Any], problem: Problem) -> str:
     """Return the loads that a kernel issues per vec4 FMA, as text; "" if it multiplies otherwise, or is not counted."""
-    traffic = kernel.traffic(problem) if problem.dtype not in BYTES and not kernel.matrix_shape else None
+    floats = isinstance(problem, Product) and problem.dtype not in BYTES and not kernel.matrix_shape
+    traffic = kernel.traffic(problem) if floats else None
     return f"{loads_per_fma(traffic):.2g}" if traffic else ""
 
 
