@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -216,7 +217,8 @@ def rounded(value: Any) -> Any:
 def main(held: bool, borrow: Path | None, files: tuple[Path, ...], output: Path) -> None:
     """Fit a table to the records in FILES and write it to OUTPUT.
 
-    Families of less than ENOUGH records are fitted to those in --borrow, too: engines differ less than settings do.
+    Families of less than ENOUGH records are fitted to those in --borrow, too: engines differ less than settings do. Of
+    an OUTPUT that exists, rates and the families without records in FILES are kept.
     """
     records = [r for file in files for r in from_json(read(file)) if r.kernel in STAGES.get(r.op, ())]
     engines = {tuned.family(record) for record in records}
@@ -226,7 +228,10 @@ def main(held: bool, borrow: Path | None, files: tuple[Path, ...], output: Path)
         )
     adapter = records[0].adapter
     machine = next(machine for name, machine in MACHINES.items() if adapter.lower().startswith(name))
-    families, borrowed = {}, measured(from_json(read(borrow))) if borrow else {}
+    before = json.loads(output.read_text()) if output.exists() else {"cases": {}}
+    known = models.from_json(output.read_text()) if output.exists() else Model(machine, {})
+    families, counts = dict(known.families), dict(before["cases"])
+    borrowed = measured(from_json(read(borrow))) if borrow else {}
     for name, found in sorted(measured(records).items()):
         if sum(map(len, found.values())) < ENOUGH:
             found = {**borrowed.get(name, {}), **found}
@@ -241,9 +246,9 @@ def main(held: bool, borrow: Path | None, files: tuple[Path, ...], output: Path)
         family, predicted = fitted(cases, np.ones(count, bool))
         show("all", cases.regrets(predicted, np.ones(count, bool)))
         families[name] = Family(**rounded({f.name: getattr(family, f.name) for f in dataclasses.fields(family)}))
-    rates = models.from_json(output.read_text()).rates if output.exists() else None  # from a probe; fitting keeps them
+        counts[name] = len(cases.times)
     output.parent.mkdir(exist_ok=True)
-    output.write_text(models.to_json(Model(machine, families, rates), adapter=adapter, cases=len(records)))
+    output.write_text(models.to_json(Model(machine, families, known.rates), adapter=adapter, cases=counts))
 
 
 def show(words: str, found: list[float]) -> None:

@@ -103,6 +103,7 @@ ASPECTS = (
 FAR, MOST = 3.0, 0.7  # ASPECTS are clipped to this many spreads from the mean, the logarithm of a factor to ±MOST
 COLUMNS = Traffic._fields
 ALIKE = ("splits", "group", "prefetch", "operands", "spelling", "dot")  # settings that share a factor
+FITTING = ("rows", "strips")  # stages whose `unroll` follows from the problem
 
 
 @dataclass(frozen=True)
@@ -248,8 +249,9 @@ def kind_of_dispatch(kernel: Kernel[Any]) -> str:
 
 @functools.cache
 def shape(kernel: Kernel[Any]) -> str:
-    """Return the key of a kernel's weights: its name and settings, without those in ALIKE."""
-    config = {name: value for name, value in kernel.config.items() if name not in ALIKE}
+    """Return the key of a kernel's weights: its name and settings, without those that share a factor."""
+    alike = (*ALIKE, "unroll") if kernel.name in FITTING else ALIKE
+    config = {name: value for name, value in kernel.config.items() if name not in alike}
     return f"{kernel.name}({','.join(f'{name}={value}' for name, value in config.items())})"
 
 

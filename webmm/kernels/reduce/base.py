@@ -192,7 +192,7 @@ class ReduceKernel(Kernel[Reduction]):
             registers=share * max(1, size // 4) + 16,
             workgroup_bytes=self.workgroup_bytes_for(p),
             loaded=loaded * self.invocations * size * (1 + apart / line),
-            read=p.flops * size,
+            read=self.loads(p) * p.flops * size,
             written=self.written(p),
             waste=count * self.invocations * share * steps / p.flops,
             scalar_stores=0 if vec and stored >= 4 else sectors * stored,
