@@ -65,7 +65,7 @@ def _strips(problem: Normalisation, multiprocessors: int) -> Iterator[Strips]:
             yield Strips(wx, wy, held)
         elif wx > 1:
             yield Strips(wx, wy, 4)
-        if wy in (16, 32) and wx > 1:
+        if wy in (16, 32, 64) and wx > 1:
             parts = p.outer * ceil_div(p.inner, 4 * wx)
             for splits in splits_of(parts, min(256, p.length // (PER_PART * wy // 4)), multiprocessors):
                 yield from (Strips(wx, wy, unroll, splits) for unroll in (1, 4))

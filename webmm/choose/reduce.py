@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from webmm.engine.device import Device
 from webmm.kernels.base import ceil_div
 from webmm.kernels.reduce.base import LEAST_SUBGROUP, ReduceKernel
-from webmm.kernels.reduce.columns import WIDTHS, Columns
+from webmm.kernels.reduce.columns import Columns
 from webmm.kernels.reduce.per_row import PerRow
 from webmm.kernels.reduce.row_tiles import RowTiles
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
@@ -72,9 +72,10 @@ def row_tiles(problem: Reduction, lanes: int) -> Iterator[tuple[int, int, int, s
                 yield size, per_row, unroll, "subgroup" if lanes >= per_row else "tree"
 
 
-def strips(problem: Reduction, most: int = MOST, widths: Iterable[int] = STRIPS) -> Iterator[tuple[int, int]]:
+def strips(problem: Reduction, most: int = MOST, widths: tuple[int, ...] = STRIPS) -> Iterator[tuple[int, int]]:
     """Yield the invocations along j and k of workgroups for columns, `most` in all."""
-    suited = (*widths, *(n for n in WIDTHS if 1 < n <= 16 and n == ceil_div(problem.inner, 4)))
+    whole = ceil_div(problem.inner, 4)  # all columns
+    suited = dict.fromkeys((*widths, whole) if whole <= max(widths) else widths)
     covered = {n: 4 * n * ceil_div(problem.inner, 4 * n) / problem.inner for n in suited}
     least = min(covered.values())
     for wx, ratio in covered.items():
@@ -95,8 +96,9 @@ def _columns(problem: Reduction, multiprocessors: int) -> Iterator[ReduceKernel]
     for wx, wy in strips(p):
         if wy > 1 and 2 * wy > p.length:
             continue
-        for unroll in (2, 4, 8):
-            if unroll == 2 or unroll * wy < 2 * p.length:
+        whole = ceil_div(p.length, wy)  # all rows
+        for unroll in sorted({2, 4, 8, whole}):
+            if unroll <= min(whole, 8):
                 yield Columns(wx, wy, unroll)
         if wy in (8, 16):
             parts = p.outer * ceil_div(p.inner, 4 * wx)

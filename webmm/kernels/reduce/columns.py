@@ -21,7 +21,7 @@ class Columns(ReduceKernel):
     summary = "invocations along the kept axis"
     vectorizes = "j"
 
-    wx: int = tunable(16, WIDTHS, "invocations of a workgroup along j, with four columns each")
+    wx: int = tunable(16, WIDTHS, "invocations of a workgroup along j, with four columns each", most=64)
     wy: int = tunable(16, (1, 2, 4, 8, 16, 32, 64, 128, 256), "invocations of a workgroup along k")
     unroll: int = tunable(2, (1, 2, 3, 4, 5, 6, 7, 8, 12, 16), "vec4 that an invocation loads before it reduces them")
 

@@ -146,7 +146,7 @@ class ColumnsTwoPass(SecondPass):
     follows = "columns"
     summary = "many workgroups per column, for few long ones"
 
-    wx: int = tunable(16, WIDTHS, "invocations of a workgroup along j, with four columns each")
+    wx: int = tunable(16, WIDTHS, "invocations of a workgroup along j, with four columns each", most=64)
     wy: int = tunable(16, (1, 2, 4, 8, 16, 32, 64, 128, 256), "invocations of a workgroup along k")
     unroll: int = tunable(2, (1, 2, 4, 8), "vec4 that an invocation loads before it reduces them")
     splits: int = tunable(16, SPLITS, "workgroups per column")
