@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from webmm.choose.reduce import PER_PART, SIZES, row_tiles, splits_of, strided, strips
+from webmm.choose.reduce import PER_PART, SHORTEST, SIZES, few_long, row_tiles, splits_of, strided, strips
 from webmm.engine.device import Device
 from webmm.kernels.base import Kernel, ceil_div
 from webmm.kernels.normalise.row_tiles import RowTiles
@@ -19,7 +19,7 @@ from webmm.kernels.reduce.base import LEAST_SUBGROUP
 from webmm.problems.normalise import Normalisation
 
 SHORT = 768  # elements of a row up to which a workgroup has several rows
-TILE = 128  # elements of a row up to which it may be loaded through workgroup memory
+TILE = SHORTEST  # elements of a row up to which it may be loaded through workgroup memory
 MOST_HELD, MOST_COLUMNS = 8, 12  # vec4 of a row, and of columns, that an invocation holds in registers
 WIDTHS = (1, 2, 4, 8, 16, 32)  # invocations along j of strips
 MOST = 1024  # invocations of a strip
@@ -40,13 +40,15 @@ def field(problem: Normalisation, device: Device, multiprocessors: int) -> Itera
     if strided(p) and p.function == "softmax":
         yield from _strips(p, multiprocessors)
         return
-    way = "subgroup" if lanes >= LEAST_SUBGROUP else "tree"
     if p.inner == 1 and p.length <= SHORT:
         for size, per_row, unroll, combine in row_tiles(p, lanes):
             yield RowTiles(size, per_row, unroll, combine)
             if p.length <= TILE:
                 yield RowTiles(2 * size, per_row, unroll, combine, "tile")
-    for n in SIZES:
+        if p.length <= SHORTEST:
+            return
+    way = "subgroup" if lanes >= LEAST_SUBGROUP else "tree"
+    for n in () if few_long(p, multiprocessors) else SIZES:
         held = ceil_div(p.length, 4 * n)
         yield Rows(n, held if held <= MOST_HELD else 4, way)
     for n, unroll in ((256, 1), (256, 4), (512, 2), (512, 4)):

@@ -15,7 +15,8 @@ from webmm.kernels.reduce.two_pass import SPLITS, ColumnsTwoPass, TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.problems.reduce import Reduction
 
-SHORT = 1024  # elements of a row up to which a workgroup reduces several rows
+SHORT, SHORTEST = 1024, 128  # elements of a row up to which a workgroup may, and must, reduce several rows
+LONG = 2**16  # elements from which on a row has several workgroups, unless other rows occupy the GPU
 SIZES = (64, 128, 256, 512, 1024)  # invocations of a workgroup
 UNROLLS = (1, 2, 3, 4)  # vec4 that an invocation loads at once
 PER_ROW = (1, 2, 4, 8, 16, 32)  # invocations of a row, of several per workgroup
@@ -44,14 +45,17 @@ def field(problem: Reduction, device: Device, multiprocessors: int) -> Iterator[
     if strided(p):
         yield from _columns(p, multiprocessors)
         return
-    way = "subgroup" if lanes >= LEAST_SUBGROUP else "tree"
     if p.inner == 1 and p.length <= SHORT:
         yield from (RowTiles(*tile) for tile in row_tiles(p, lanes))
+        if p.length <= SHORTEST:
+            return
+    way = "subgroup" if lanes >= LEAST_SUBGROUP else "tree"
     kind = Subgroup if way == "subgroup" else Tree
     for unroll in UNROLLS:
-        yield from (kind(n, unroll) for n in SIZES if n == SIZES[0] or 2 * n * unroll < p.length)
-        if lanes == 32:
-            yield Alone(lanes, unroll)
+        if not few_long(p, multiprocessors):
+            yield from (kind(n, unroll) for n in SIZES if n == SIZES[0] or 2 * n * unroll < p.length)
+            if lanes == 32:
+                yield Alone(lanes, unroll)
         for n in (256, 512):
             for splits in splits_of(p.results, p.length // (PER_PART * n), multiprocessors):
                 if unroll != 3:
@@ -61,6 +65,11 @@ def field(problem: Reduction, device: Device, multiprocessors: int) -> Iterator[
 def strided(problem: Reduction) -> bool:
     """Return whether neighbouring elements of x belong to different results."""
     return problem.inner > 1 and problem.x.inner_stride < problem.x.stride
+
+
+def few_long(problem: Reduction, multiprocessors: int) -> bool:
+    """Return whether a workgroup per row would leave most multiprocessors idle, for long."""
+    return problem.length >= LONG and 4 * problem.results <= multiprocessors
 
 
 def row_tiles(problem: Reduction, lanes: int) -> Iterator[tuple[int, int, int, str]]:
@@ -85,10 +94,10 @@ def strips(problem: Reduction, most: int = MOST, widths: tuple[int, ...] = STRIP
 
 
 def splits_of(parts: int, most: int, multiprocessors: int) -> Iterator[int]:
-    """Yield numbers of splits with which `parts` workgroups fill the multiprocessors: `most` at most."""
-    wanted = {2 ** max(1, round(multiple * multiprocessors / parts).bit_length() - 1) for multiple in FILLING}
+    """Yield numbers of splits with which `parts` workgroups fill the multiprocessors, or as many as there may be."""
     if parts < 2 * multiprocessors:
-        yield from (n for n in SPLITS if n in wanted and n <= most)
+        wanted = {min(most, round(multiple * multiprocessors / parts)).bit_length() - 1 for multiple in FILLING}
+        yield from (n for n in SPLITS if n.bit_length() - 1 in wanted)
 
 
 def _columns(problem: Reduction, multiprocessors: int) -> Iterator[ReduceKernel]:
