@@ -27,7 +27,7 @@ from shapes_report import geometric, grouped, tenth
 
 from webmm.cases import op_of
 from webmm.choose import model as models
-from webmm.choose import tuned
+from webmm.choose import tables, tuned
 from webmm.choose.model import NAMES, Family, Machine, Model, parts_of_time, shape
 from webmm.errors import ConfigError
 from webmm.kernels import STAGES, configure
@@ -222,14 +222,14 @@ def main(held: bool, borrow: Path | None, files: tuple[Path, ...], output: Path)
     """
     records = [r for file in files for r in from_json(read(file)) if r.kernel in STAGES.get(r.op, ())]
     engines = {tuned.family(record) for record in records}
-    if engines != {models.engine_of_model(output.stem)}:
+    if engines != {tables.engine_of_model(output.stem)}:
         raise click.UsageError(
             f"the file name {output.name} does not match the records' {' and '.join(sorted(engines))}"
         )
     adapter = records[0].adapter
     machine = next(machine for name, machine in MACHINES.items() if adapter.lower().startswith(name))
     before = json.loads(output.read_text()) if output.exists() else {"cases": {}}
-    known = models.from_json(output.read_text()) if output.exists() else Model(machine, {})
+    known = tables.from_json(output.read_text()) if output.exists() else Model(machine, {})
     families, counts = dict(known.families), dict(before["cases"])
     borrowed = measured(from_json(read(borrow))) if borrow else {}
     for name, found in sorted(measured(records).items()):
@@ -248,7 +248,7 @@ def main(held: bool, borrow: Path | None, files: tuple[Path, ...], output: Path)
         families[name] = Family(**rounded({f.name: getattr(family, f.name) for f in dataclasses.fields(family)}))
         counts[name] = len(cases.times)
     output.parent.mkdir(exist_ok=True)
-    output.write_text(models.to_json(Model(machine, families, known.rates), adapter=adapter, cases=counts))
+    output.write_text(tables.to_json(Model(machine, families, known.rates), adapter=adapter, cases=counts))
 
 
 def show(words: str, found: list[float]) -> None:

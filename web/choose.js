@@ -18,7 +18,7 @@ const SWITCH = "Chromium offers it with --enable-unsafe-webgpu, on GPUs with mat
 let learned = [];
 provide("webmm.choose.tuned.load", () => learned);
 let models = new Dict(); // the cost models for that device
-provide("webmm.choose.model.shipped", () => models);
+provide("webmm.choose.tables.shipped", () => models);
 // The page neither probes the device nor corrects a model by tuning.
 provide("webmm.engine.rates.known", () => null);
 provide("webmm.choose.adapted.corrected", (/** @type {unknown} */ _device, /** @type {Python} */ model) => model);

@@ -8,7 +8,7 @@ import random
 import pytest
 from test_choose_model import H200, device, drawn, predicted
 
-from webmm.choose import adapted, model, tuned
+from webmm.choose import adapted, model, tables, tuned
 from webmm.choose.field import field
 from webmm.engine import rates
 from webmm.engine.rates import Rates
@@ -26,7 +26,7 @@ RADEON = device("AMD Radeon RX 7900")
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("WEBMM_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(model, "shipped", lambda: {"nvidia-h200": MODEL})
+    monkeypatch.setattr(tables, "shipped", lambda: {"nvidia-h200": MODEL})
     return tmp_path
 
 
@@ -115,10 +115,10 @@ def test_a_model_of_the_same_engine_comes_first(monkeypatch):
         {"nvidia-h200": MODEL, "nvidia-h200-dawn": other},
         {"nvidia-h200-dawn": other, "nvidia-h200": MODEL},
     ):
-        monkeypatch.setattr(model, "shipped", lambda models=models: models)
+        monkeypatch.setattr(tables, "shipped", lambda models=models: models)
         assert adapted.model_of(device()) is MODEL
         assert adapted.model_of(device(engine="dawn")) is other
-    monkeypatch.setattr(model, "shipped", dict)
+    monkeypatch.setattr(tables, "shipped", dict)
     assert adapted.model_of(device()).families == {}
 
 

@@ -8,7 +8,7 @@ import pytest
 from test_choose_fields import ABLE, FRAGMENTS
 
 from webmm.cases import op_of
-from webmm.choose import COLUMNS, LIKELY, adapted, candidates, model, ranked, tuned
+from webmm.choose import COLUMNS, LIKELY, adapted, candidates, model, ranked, tables, tuned
 from webmm.choose.field import field
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.cpu_texture import CpuTexture
@@ -33,7 +33,7 @@ from webmm.kernels.weights.vector import Vector
 from webmm.problems.gemm import gemm
 from webmm.problems.product import transposes
 
-H200 = model.shipped()["nvidia-h200"]
+H200 = tables.shipped()["nvidia-h200"]
 
 
 def device(name="NVIDIA H200", kind="discrete", engine="wgpu", able=ABLE):
@@ -237,9 +237,9 @@ def test_traffic_of_a_tile():
 
 
 def test_a_model_survives_a_round_trip_through_json():
-    assert model.from_json(model.to_json(H200, adapter="any")) == H200
+    assert tables.from_json(tables.to_json(H200, adapter="any")) == H200
 
 
 def test_another_schema_is_refused():
     with pytest.raises(ValueError, match=r"this is not a webmm\.model/2 document"):
-        model.from_json('{"schema": "webmm.records/1", "records": []}')
+        tables.from_json('{"schema": "webmm.records/1", "records": []}')

@@ -16,7 +16,7 @@ import pytest
 from test_choose_fields import ABLE, DAWN, LAVAPIPE, on
 
 from webmm.cases import op_of
-from webmm.choose import COLUMNS, adapted, model
+from webmm.choose import COLUMNS, adapted, tables
 from webmm.errors import ConfigError
 from webmm.kernels import STAGES, configure
 from webmm.measure.records import from_json
@@ -99,11 +99,11 @@ def test_the_choice_is_no_worse_than_four_predictors_were(name, op, where, step,
 @pytest.mark.parametrize(
     ("name", "op", "where", "rates", "reached"),
     [
-        ("h200-shapes-collected", "gemm", "wgpu", model.shipped()["nvidia-h200"].rates, (0.9, 0.7)),
-        ("h200-dawn-shapes-collected", "gemm", "dawn", model.shipped()["nvidia-h200-dawn"].rates, (0.9, 0.7)),
+        ("h200-shapes-collected", "gemm", "wgpu", tables.shipped()["nvidia-h200"].rates, (0.9, 0.7)),
+        ("h200-dawn-shapes-collected", "gemm", "dawn", tables.shipped()["nvidia-h200-dawn"].rates, (0.9, 0.7)),
         ("lavapipe-shapes", "gemm", "lavapipe", adapted.TYPICAL["cpu"], (0.85, 0.6)),
-        ("h200-along-fields-collected", "reduce", "wgpu", model.shipped()["nvidia-h200"].rates, (0.9, 0.7)),
-        ("h200-along-fields-collected", "normalise", "wgpu", model.shipped()["nvidia-h200"].rates, (0.9, 0.7)),
+        ("h200-along-fields-collected", "reduce", "wgpu", tables.shipped()["nvidia-h200"].rates, (0.9, 0.7)),
+        ("h200-along-fields-collected", "normalise", "wgpu", tables.shipped()["nvidia-h200"].rates, (0.9, 0.7)),
     ],
 )
 def test_a_device_that_was_never_measured(name, op, where, rates, reached):

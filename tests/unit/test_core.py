@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from webmm import choose
-from webmm.choose import model, tuned
+from webmm.choose import tables, tuned
 from webmm.dtypes import BYTES, F16, F32, F64, FLOATS, I32, MATRIX_DTYPES
 from webmm.errors import WebmmError
 from webmm.kernels import STAGES
@@ -93,7 +93,7 @@ import { filledIn } from "./templates.js";
 TEMPLATES
 $.provide("webmm.wgsl.render.filled_in", filledIn);
 const MODELS = PREDICTING;
-$.provide("webmm.choose.model.shipped", () => MODELS);
+$.provide("webmm.choose.tables.shipped", () => MODELS);
 $.provide("webmm.engine.rates.known", () => null);
 $.provide("webmm.choose.adapted.corrected", (device, model) => model);
 const RECORDS = SHIPPED;
@@ -126,7 +126,7 @@ def run(node: Callable[..., Any], folder: Path, program: Program, lines: list[st
     ]
     records = [record for record in tuned.shipped() if tuned.family(record) == "dawn"]
     head = HEAD.replace("TEMPLATES", "\n".join(imports)).replace("SHIPPED", written(program, records))
-    head = head.replace("PREDICTING", written(program, model.shipped()))
+    head = head.replace("PREDICTING", written(program, tables.shipped()))
     (folder / "run.js").write_text("\n".join([head, *lines]))
     done = node(str(folder / "run.js"))
     assert done.returncode == 0, done.stderr[-2000:]

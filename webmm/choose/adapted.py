@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from webmm.choose.model import Machine, Model, shape, shipped_for
+from webmm.choose.model import Machine, Model, shape
+from webmm.choose.tables import shipped_for
 from webmm.choose.tuned import REFIT_FILE, folder, kernel_of
 from webmm.dtypes import F32
 from webmm.engine import generation

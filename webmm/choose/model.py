@@ -9,8 +9,8 @@ A device's table of rates has a coefficient for each of these costs: those of a 
 the speeds that a probe measured, or those fitted to times on this device, one set for each kind of dispatch. What
 remains of fitted times, such as how a compiler handles the tiles, is a factor whose logarithm is linear in the ASPECTS
 of the case, with weights for each setting; kernels that are ranked among each other, a family, share their scale.
-Tables that were fitted (`bench/fit.py`) are shipped for each engine and device; `webmm.choose.adapted` selects one for
-a device and adapts it to the results of a probe and of tuning. This module is in the translated subset.
+Tables that were fitted (`bench/fit.py`) are shipped for each engine and device (`webmm.choose.tables`);
+`webmm.choose.adapted` adapts one to the results of a probe and of tuning. This module is in the translated subset.
 
 Speed ÷ cuBLAS's over random products (docs/results.md): 0.53 by the nearest record; 0.92 with tiles ranked by an
 unfitted model, loads without conditions, and scalars read by neighbouring lanes; 0.99 fitted; 1.01 with coalesced
@@ -20,25 +20,20 @@ held out is 0.97, a tenth below 0.91.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.engine.device import Device
 from webmm.engine.rates import Rates
 from webmm.kernels.base import Kernel
+from webmm.kernels.reduce.work import PARTIALS
 from webmm.kernels.traffic import Traffic
 from webmm.problems.base import Problem
 
-SHIPPED = Path(__file__).parents[1] / "tuned" / "models"
-SCHEMA = "webmm.model/2"
 Numbers = NDArray[np.float64]
 K = TypeVar("K", bound=Kernel[Any])
 
@@ -199,19 +194,19 @@ class Model:
             np.array([getattr(kernel, "splits", 1) > 1 for kernel in kernels], float),
         )
         limits, traffic = np.zeros((len(kernels), len(LIMITS))), np.zeros((len(kernels), len(COLUMNS)))
-        main = np.zeros(len(kernels))  # µs of the main dispatch
+        longest = np.zeros(len(kernels))  # µs of the main dispatch
         for kind, (owners, rows) in dispatches_by_kind(kernels, problem).items():
             times, each = parts_of_time(rows, self.coefficients(family, kind), self.machine)
             np.add.at(total, owners, times)
-            if any(kind_of_dispatch(kernels[i].main) == kind for i in owners):
+            if any(kind_of_dispatch(main(kernels[i])) == kind for i in owners):
                 limits[owners] = np.stack(each, axis=1)
                 traffic[owners] = rows
-                main[owners] = times
+                longest[owners] = times
         t = dict(zip(COLUMNS, traffic.T, strict=True))
         queue = np.ceil(t["workgroups"] / self.machine.multiprocessors)
         loads = t["vector_loads"] + t["scalar_loads"] + t["texels"]
         aspects = [
-            limits / main[:, None],
+            limits / longest[:, None],
             divided,
             np.minimum(np.log(queue * self.machine.multiprocessors / t["workgroups"]), 3),
             t["scalar_loads"] / (t["scalar_loads"] + 4 * t["vector_loads"] + 4 * t["texels"]),
@@ -238,6 +233,11 @@ def general(model: Model, kind: str) -> dict[str, float]:
 def family_of(kernel: Kernel[Any]) -> str:
     """Return the family of a kernel: its op, apart on matrix units."""
     return f"{kernel.op}.units" if kernel.matrix_shape else kernel.op
+
+
+def main(kernel: Kernel[Any]) -> Kernel[Any]:
+    """Return the dispatch of a kernel that does most of the work: the first one, if the last reads its sums."""
+    return kernel.before[0] if getattr(kernel, "reads", "") == PARTIALS else kernel
 
 
 def kind_of_dispatch(kernel: Kernel[Any]) -> str:
@@ -302,51 +302,3 @@ def _norm(p: Any, *terms: Numbers) -> Numbers:
     most = np.maximum(functools.reduce(np.maximum, terms), 1e-9)
     result: Numbers = most * sum((term / most) ** p for term in terms) ** (1 / p)
     return result
-
-
-@functools.cache
-def shipped() -> dict[str, Model]:
-    """Return the shipped models by the names of their files: the adapter's name, and the engine's if it is not wgpu."""
-    return {file.stem: from_json(file.read_text()) for file in sorted(SHIPPED.glob("*.json"))}
-
-
-def shipped_for(device: Device) -> tuple[Model | None, str]:
-    """Return the shipped model nearest to the device, and whether it is for its "adapter", its "vendor", or an "other".
-
-    Models for the device's engine come first.
-    """
-    words = device.info.name.lower().replace("-", " ").split()
-    engine = device.engine.name
-    models = shipped()
-    names = sorted(models, key=lambda name: engine_of_model(name) != engine)
-    for near, length in (("adapter", len(words)), ("vendor", 1), ("other", 0)):
-        for name in names:
-            adapter = name.split("-")[:-1] if engine_of_model(name) != "wgpu" else name.split("-")
-            if adapter[:length] == words[:length] and (near != "adapter" or len(adapter) == length):
-                return models[name], near
-    return None, "other"
-
-
-def engine_of_model(name: str) -> str:
-    """Return the engine of the shipped model called `name`."""
-    return "dawn" if name.split("-")[-1] == "dawn" else "wgpu"
-
-
-def from_json(text: str) -> Model:
-    """Return the model in a document of SCHEMA; raises ValueError or KeyError if the document is invalid."""
-    document = json.loads(text)
-    if document["schema"] != SCHEMA:
-        raise ValueError(f"this is not a {SCHEMA} document")
-    families = {name: Family(**family) for name, family in document["families"].items()}
-    return Model(Machine(**document["machine"]), families, rates=Rates.of(document.get("rates")))
-
-
-def to_json(model: Model, **about: Any) -> str:
-    """Return the model as a document of SCHEMA, with the additional entries `about`."""
-    plain = {name: value for name, value in dataclasses.asdict(model).items() if name != "corrections"}
-    families = []
-    for name, family in plain.pop("families").items():
-        weights = ",\n  ".join(f"{json.dumps(key)}: {json.dumps(row)}" for key, row in family.pop("weights").items())
-        families.append(f'{json.dumps(name)}: {json.dumps(family)[:-1]}, "weights": {{\n  {weights}\n }}}}')
-    rest = json.dumps({"schema": SCHEMA, **about, **plain})[:-1]
-    return f'{rest},\n"families": {{\n{",".join(families)}\n}}}}\n'

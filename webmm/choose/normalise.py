@@ -51,7 +51,7 @@ def field(problem: Normalisation, device: Device, multiprocessors: int) -> Itera
     for n in () if few_long(p, multiprocessors) else SIZES:
         held = ceil_div(p.length, 4 * n)
         yield Rows(n, held if held <= MOST_HELD else 4, way)
-    for n, unroll in ((256, 1), (256, 4), (512, 2), (512, 4)):
+    for n, unroll in ((128, 4), (256, 1), (256, 4), (512, 2), (512, 4)):
         for splits in splits_of(p.results, p.length // (PER_PART * n // 2), multiprocessors):
             yield Rows(n, unroll, way, splits)
 

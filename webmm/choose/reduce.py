@@ -56,7 +56,7 @@ def field(problem: Reduction, device: Device, multiprocessors: int) -> Iterator[
             yield from (kind(n, unroll) for n in SIZES if n == SIZES[0] or 2 * n * unroll < p.length)
             if lanes == 32:
                 yield Alone(lanes, unroll)
-        for n in (256, 512):
+        for n in (128, 256, 512):
             for splits in splits_of(p.results, p.length // (PER_PART * n), multiprocessors):
                 if unroll != 3:
                     yield TwoPass(n, unroll, splits, way)

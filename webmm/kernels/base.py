@@ -204,11 +204,6 @@ class Kernel(Sized[P]):
         """All dispatches of this kernel, in order."""
         return (*self.before, self, *self.after)
 
-    @property
-    def main(self) -> Kernel[P]:
-        """The dispatch that does most of the work."""
-        return self
-
     def scratch(self, problem: P) -> tuple[Texture | Scratch, ...]:
         """Return the buffers and textures that its dispatches pass to each other."""
         del problem

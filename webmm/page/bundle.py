@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.choose import model
+from webmm.choose import tables
 from webmm.errors import ConfigError
 from webmm.files import read_text
 from webmm.page import core, index, ladders, leaderboard, minify, translated
@@ -115,7 +115,7 @@ def write_kernels(bundle: Path) -> Program:
     program = core.program()
     for name, text in core.modules(program).items():
         (bundle / name).write_text(text, encoding="utf-8")
-    shutil.copytree(model.SHIPPED, bundle / "models")
+    shutil.copytree(tables.SHIPPED, bundle / "models")
     core.write_templates(bundle / "templates")
     return program
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from webmm.choose import model, tuned
+from webmm.choose import tables, tuned
 from webmm.dtypes import FLOATS
 from webmm.engine import timing
 from webmm.measure import roofline
@@ -30,7 +30,7 @@ def index() -> dict[str, Any]:
         "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny, "features": sorted(d.features)} for d in FLOATS},
         "roofline": _roofline(),
         "tuned": _tuned(),
-        "models": sorted(model.shipped()),
+        "models": sorted(tables.shipped()),
     }
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from webmm.kernels.base import Binding, Scratch, Texture
-from webmm.kernels.reduce.base import PARTIAL_BYTES, PARTIALS, ReduceKernel, ReduceParams, Specialisation
+from webmm.kernels.reduce.base import ReduceKernel, ReduceParams, Specialisation
+from webmm.kernels.reduce.work import PARTIAL_BYTES, PARTIALS
 from webmm.problems.normalise import Normalisation
 from webmm.problems.reduce import Reduction
 from webmm.wgsl.params import F32, member

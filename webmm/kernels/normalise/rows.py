@@ -18,8 +18,9 @@ from webmm.kernels.normalise.base import (
     parts_of,
     parts_rule,
 )
-from webmm.kernels.reduce.base import PARTIALS, WAYS, CombiningKernel, Specialisation
+from webmm.kernels.reduce.base import WAYS, CombiningKernel, Specialisation
 from webmm.kernels.reduce.two_pass import SPLITS
+from webmm.kernels.reduce.work import PARTIALS
 from webmm.kernels.sizes import Assumption, Condition, multiples
 from webmm.problems.normalise import Normalisation
 from webmm.problems.reduce import Reduction

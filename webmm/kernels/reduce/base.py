@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from webmm.dtypes import I32, DType
-from webmm.kernels.base import INDEX_LIMIT, Binding, Kernel, Params, Stored, ceil_div, fold
+from webmm.kernels.base import INDEX_LIMIT, Binding, Params, Stored, ceil_div, fold
+from webmm.kernels.reduce.work import PARTIAL_BYTES, PARTIALS, Combination, Counted
 from webmm.kernels.sizes import Assumption, Condition, folded, multiples
-from webmm.kernels.traffic import Traffic
 from webmm.problems.reduce import Reduction, operation_of
 from webmm.wgsl.params import F32, U32, member
 
@@ -19,21 +18,12 @@ CHAIN = 16  # consecutive additions at a level of a sum, before its result is ad
 WAYS = ("tree", "subgroup", "alone")  # how the invocations of a workgroup combine their partial results
 LEAST_SUBGROUP = 4  # lanes of the smallest subgroups
 PAIRS = "array<vec2u>"  # doubles as pairs of words
-PARTIALS = "partials"
-PARTIAL_BYTES = 8  # of a partial result in workgroup memory; twice that for doubles
-SECTOR = 32  # bytes that GPUs load at least
-LANES = 32  # of a subgroup, of most GPUs
 
 
 def partials(spec: Specialisation) -> str:
     """Return the WGSL type of the buffer of partial results between two dispatches."""
     doubles = "array<vec2<f64>>" if spec.native else "array<vec4u>"
     return doubles if spec.dtype.wide else "array<vec2u>"
-
-
-def partial_bytes(dtype: DType) -> int:
-    """Return the size of a partial result in that buffer, in bytes."""
-    return 16 if dtype.wide else 8
 
 
 @dataclass(frozen=True)
@@ -77,32 +67,12 @@ class Specialisation(Stored):
 
 
 @dataclass(frozen=True)
-class Combination:
-    """What it costs an invocation to combine its partial results with those of others."""
-
-    barriers: float = 0
-    exchanged: float = 0  # vec4 through workgroup memory
-    shuffles: float = 0  # vec4 within a subgroup
-
-    @classmethod
-    def of(cls, way: str, count: int, width: int = 1) -> Combination:
-        """Return that of `count` invocations with `width` partial results each, in one of WAYS."""
-        vec4, rounds = width * PARTIAL_BYTES / 16, (count - 1).bit_length()
-        if way == "tree":
-            return cls(1 + rounds, 2 * vec4) if count > 1 else cls()
-        subgroups = ceil_div(count, LANES)
-        between = 2 if way == "subgroup" and subgroups > 1 else 0
-        return cls(between, vec4 * (between > 0), vec4 * (min(rounds, 5) + (subgroups - 1).bit_length()))
-
-
-@dataclass(frozen=True)
-class ReduceKernel(Kernel[Reduction]):
+class ReduceKernel(Counted):
     """A stage of the ladder. Subclasses add tunable fields and divide the work among workgroups."""
 
     op = "reduce"
     params: ClassVar[type[Params]] = ReduceParams
     reads: ClassVar[str] = "x"
-    writes: ClassVar[str] = "y"
     vectorizes: ClassVar[str] = ""  # the axis along which the kernel can read x as vec4: "k", "j" or none
 
     @property
@@ -128,78 +98,6 @@ class ReduceKernel(Kernel[Reduction]):
     def steps(self, problem: Reduction) -> int:
         """Return the number of iterations of that loop."""
         return ceil_div(ceil_div(problem.length, self.splits), self.step)
-
-    @property
-    def share(self) -> int:
-        """Elements that an invocation loads per iteration."""
-        return self.step * self.columns // self.invocations
-
-    def line(self, problem: Reduction) -> int:
-        """Return the contiguous elements that a workgroup loads at once."""
-        return min(self.step, problem.length)
-
-    @property
-    def abreast(self) -> int:
-        """Neighbouring invocations that load contiguous elements at once, or vec4."""
-        return LANES
-
-    @property
-    def combination(self) -> Combination:
-        """How invocations combine their partial results: not at all."""
-        return Combination()
-
-    def loads(self, problem: Reduction) -> int:
-        """Return how many times an element is loaded."""
-        del problem
-        return 1
-
-    def arithmetic(self, problem: Reduction) -> float:
-        """Return the instructions per element, in multiply-adds."""
-        return operation_of(problem.operation).arithmetic
-
-    def stored(self, problem: Reduction) -> float:
-        """Return the elements or partial results that an invocation stores."""
-        del problem
-        return self.columns / self.invocations
-
-    def written(self, problem: Reduction) -> int:
-        """Return the bytes that are written."""
-        if self.writes == PARTIALS:
-            return self.splits * problem.results * partial_bytes(problem.dtype)
-        return problem.bytes - problem.flops * problem.dtype.itemsize
-
-    def traffic(self, problem: Reduction) -> Traffic:
-        """Count the loads and the arithmetic of the loop over k, and as one more step how invocations combine."""
-        p, spec, ends = problem, self.specialise(problem), self.combination
-        steps, share, size = self.steps(p), self.share, p.dtype.itemsize
-        count = self.workgroups(p) * self.splits
-        loaded = self.loads(p) * share * steps / (steps + 1)  # elements per invocation and step
-        line = self.line(p) * size
-        apart = SECTOR if line % SECTOR else 0  # bytes of other lines that are loaded with one
-        stored, vec = self.stored(p), spec.vec
-        run = min(self.abreast, LANES) * size * (4 if vec else 1) / SECTOR
-        sectors = (
-            math.ceil(run) + (0.5 if apart and not vec else 0)
-        ) / run  # that an instruction loads ÷ that it needs
-        return Traffic(
-            workgroups=count,
-            invocations=self.invocations,
-            steps=steps + 1,
-            fmas=loaded * self.arithmetic(p),
-            vector_loads=sectors * loaded / 4 if vec else 0,
-            scalar_loads=0 if vec else sectors * loaded,
-            barriers=ends.barriers / (steps + 1),
-            registers=share * max(1, size // 4) + 16,
-            workgroup_bytes=self.workgroup_bytes_for(p),
-            loaded=loaded * self.invocations * size * (1 + apart / line),
-            read=self.loads(p) * p.flops * size,
-            written=self.written(p),
-            waste=count * self.invocations * share * steps / p.flops,
-            scalar_stores=0 if vec and stored >= 4 else sectors * stored,
-            vector_stores=sectors * stored / 4 if vec and stored >= 4 else 0,
-            exchanged=ends.exchanged,
-            shuffles=ends.shuffles / (steps + 1),
-        )
 
     def iterations(self, problem: Reduction) -> int:
         """Return the number of iterations of the loop over k."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webmm.kernels.base import ceil_div, tunable
-from webmm.kernels.reduce.base import PARTIAL_BYTES, Combination, ReduceKernel
+from webmm.kernels.reduce.base import ReduceKernel
+from webmm.kernels.reduce.work import PARTIAL_BYTES, Combination
 from webmm.problems.reduce import Reduction
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 32, 64)

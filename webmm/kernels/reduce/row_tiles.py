@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webmm.kernels.base import ceil_div, tunable
-from webmm.kernels.reduce.base import PARTIAL_BYTES, Combination, ReduceKernel
+from webmm.kernels.reduce.base import ReduceKernel
+from webmm.kernels.reduce.work import PARTIAL_BYTES, Combination
 from webmm.kernels.sizes import Condition
 from webmm.problems.reduce import Reduction
 

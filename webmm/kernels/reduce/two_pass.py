@@ -7,17 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from webmm.kernels.base import Kernel, Scratch, Texture, ceil_div, fold, tunable
-from webmm.kernels.reduce.base import (
-    PARTIALS,
-    SECTOR,
-    WAYS,
-    CombiningKernel,
-    Specialisation,
-    levels,
-    partial_bytes,
-)
+from webmm.kernels.reduce.base import WAYS, CombiningKernel, Specialisation, levels
 from webmm.kernels.reduce.columns import WIDTHS, Columns
 from webmm.kernels.reduce.tree import Tree
+from webmm.kernels.reduce.work import PARTIALS, SECTOR, partial_bytes
 from webmm.kernels.sizes import Assumption, folded
 from webmm.kernels.traffic import Traffic
 from webmm.problems.reduce import Reduction
@@ -83,11 +76,6 @@ class SecondPass(CombiningKernel):
         """Yield nothing."""
         del choices
         yield from ()
-
-    @property
-    def main(self) -> Kernel[Reduction]:
-        """The first pass."""
-        return self.before[0]
 
     def traffic(self, problem: Reduction) -> Traffic:
         """Count the loads of partial results, which lie apart if there are several results."""
