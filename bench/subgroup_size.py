@@ -2,8 +2,8 @@
 
     python bench/subgroup_size.py --engine dawn          # both; where the engine cannot ask, only the comparison
 
-The launches alternate, in ROUNDS rounds; a line per stage has the median of each in µs, and the ratios. `--size` is that
-of products, and smaller for software adapters.
+The launches alternate, in ROUNDS rounds; a line per stage has the median of each in µs, and the ratios. `--size` is
+that of products, smaller for software adapters.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def test_sizes_that_no_shader_has():
 @pytest.mark.parametrize("lanes", [4, 8, 16, 32, 64])
 @pytest.mark.parametrize("asks", [True, False])
 def test_a_rendering_for_each_size(lanes, asks):
-    product, sums = gemm(512, 512, 512, dtype="f16"), reduction(64, 64)
+    product, sums = gemm(512, 512, 512, dtype="f16"), reduction(64, 32)
     unit = MatrixUnit(lanes=lanes, bm=64, bn=64, sm=32, sn=32)
     row_tiles = RowTiles(lanes=128, per_row=min(lanes, 32), combine="subgroup")
     subgroup = Subgroup(lanes=lanes, ly=2)
