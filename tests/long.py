@@ -1,4 +1,4 @@
-"""The long tests, in parts: soak, random problems, steps, faults in every place, tiles of every stage, and more cases.
+"""The long tests, in parts: soak, random problems, steps, faults in every place, tiles, subgroups, and more cases.
 
     long.py                          # all parts, two processes at a time; `make test-long`
     long.py --seed 7 --parts steps tiles
@@ -31,6 +31,7 @@ import timed
 ROOT = Path(__file__).parents[1]
 PROCESSES = 2
 SWIFTSHADER = "/usr/lib/chromium/vk_swiftshader_icd.json"  # Dawn refuses Mesa 22's lavapipe
+WIDTHS = (128, 256, 512)  # bits
 BLOCK = 10**7  # seeds of a run; those of its pieces are BLOCK / 10 apart
 LIMIT = 3600  # seconds of a piece
 FOUND = re.compile(r"\b[1-9][\d,]* (?:seeds )?failed")  # what is said of failures before the end
@@ -46,12 +47,19 @@ class Piece:
     command: tuple[str, ...]  # below the root of the repository, run by this Python
     engine: str = "wgpu"
     alone: bool = False
+    width: int = 0  # bits of lavapipe's vectors, 32 for each lane of a subgroup; 0: those of the machine
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment variables that it sets."""
+        dawn = {"VK_DRIVER_FILES": drivers()} if self.engine == "dawn" else {}
+        return dawn | ({"LP_NATIVE_VECTOR_WIDTH": str(self.width)} if self.width else {})
 
     @property
     def shown(self) -> str:
         """The command as typed in a shell."""
-        dawn = f"VK_DRIVER_FILES={drivers()} " if self.engine == "dawn" else ""
-        return f"{dawn}python {shlex.join(self.command)}"
+        settings = [f"{name}={value} " for name, value in self.environment.items()]
+        return f"{''.join(settings)}python {shlex.join(self.command)}"
 
 
 @dataclass(frozen=True)
@@ -112,6 +120,15 @@ def tiles(seed: int, share: float) -> Iterator[Piece]:
         yield Piece("tiles", f"tiles-{stage.replace(' ', '-')}", command)
 
 
+def lanes(seed: int, share: float) -> Iterator[Piece]:
+    """Yield the tiles of the stages that use subgroups, in subgroups of 4, 8 and 16 lanes."""
+    most = () if share == 1 else ("--most", str(max(1, round(100 * share))))
+    for width in WIDTHS:
+        for stage in some(listed("tests/gpu/lanes.py", "NAMES"), share):
+            command = ("tests/gpu/tiles.py", *stage.split(), "--subgroups", "--seed", str(seed), *most)
+            yield Piece("lanes", f"lanes-{width // 32}-{stage.replace(' ', '-')}", command, width=width)
+
+
 def cases(seed: int, share: float) -> Iterator[Piece]:
     """Yield the tests and parameters that `make test` leaves out; of a share, those of one file."""
     for folder in ("cli", "gpu", "web") if share == 1 else ("gpu/test_shapes.py",):
@@ -125,6 +142,7 @@ PARTS: dict[str, Callable[[int, float], Iterator[Piece]]] = {
     "steps": steps,
     "faults": faults,
     "tiles": tiles,
+    "lanes": lanes,
     "cases": cases,
 }
 
@@ -161,9 +179,7 @@ def left(piece: Piece, log: str) -> Piece:
 def run(piece: Piece, seed: int, folder: Path, limit: float) -> Result:
     """Run a piece, tell how it ended, and add that to the results."""
     log = folder / f"{piece.name}.log"
-    environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
-    if piece.engine == "dawn":
-        environment["VK_DRIVER_FILES"] = drivers()
+    environment = {**os.environ, "PYTHONFAULTHANDLER": "1", **piece.environment}
     done = timed.run([sys.executable, *piece.command], log, limit, cwd=ROOT, env=environment)
     # A signal ends a process that was killed for memory, or with this one.
     outcome = "passed" if done.code == 0 else "stopped" if done.code is None or done.code < 0 else "failed"

@@ -167,10 +167,10 @@ export class Bundle {
     await Promise.all(kernel.dispatches.map((/** @type {Python} */ each) => this.module(moduleOf(each.template))));
   }
 
-  /** @param {Python} kernel @param {Python} problem @returns {Promise<any>} the translated `Shader`, in the dialect of browsers */
-  async shader(kernel, problem) {
+  /** @param {Python} kernel @param {Python} problem @param {boolean} [pinned] whether it asks for its size of subgroups @returns {Promise<any>} the translated `Shader`, in the dialect of browsers */
+  async shader(kernel, problem, pinned = false) {
     await this.module(moduleOf(kernel.template));
-    return this.core.render(kernel, problem, "tint");
+    return this.core.render(kernel, problem, "tint", false, false, null, pinned);
   }
 
   /**

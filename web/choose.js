@@ -1,7 +1,7 @@
 // @ts-check
 /** The choice of kernels: translated Python code decides whether a kernel can run on a device and which is likely the fastest. */
 
-import { LIMITS, MATRIX_UNITS } from "./engine/adapters.js";
+import { LIMITS, MATRIX_UNITS, SIZE_CONTROL } from "./engine/adapters.js";
 import { ProblemError, UnsupportedError } from "./errors.js";
 import { Dict, dataclasses, frozenset, provide, str } from "./python.js";
 
@@ -37,15 +37,17 @@ export class Choices {
     this.device = device;
     this.core = core;
     const shapes = matrix.map(({ operands, result, m, n, k }) => new core.MatrixShape(operands, result, m, n, k));
-    /** @type {Python} the device's limits and features, as a translated `Capabilities` */
-    this.capabilities = new core.Capabilities(
+    const [lanes, ...others] = features.has("subgroups") ? sizes(info, core.SIZES) : [];
+    const least = new core.Capabilities(
       info.name,
       kebab(limits),
       frozenset(features),
       0,
-      features.has("subgroups") ? info.subgroup : 0,
+      lanes ?? 0,
       frozenset(shapes),
     );
+    /** @type {Python} the device's limits and features, as a translated `Capabilities` */
+    this.capabilities = dataclasses.replace(least, { other_sizes: others });
     /** The attributes of a Python `Device` that the translated choice reads. */
     this.described = {
       info: { name: named(info), driver: info.driver, kind: info.kind === "cpu" ? "cpu" : "other" },
@@ -58,6 +60,34 @@ export class Choices {
   /** Load the cost models for the adapter, if there are any. */
   async loadModels() {
     if (this.device.info.kind !== "cpu") this.#models = await this.device.bundle.models(this.described.info.name);
+  }
+
+  /**
+   * Leave out the sizes of subgroups that this GPU cannot be asked for; Python's self-test, which finds those out, does not
+   * exist here.
+   */
+  async findSizes() {
+    const { device, core, capabilities } = this;
+    if (!device.features.has(SIZE_CONTROL) || !capabilities.other_sizes.length) return;
+    const every = [capabilities.subgroup_size, ...capabilities.other_sizes];
+    const able = await Promise.all(every.map((lanes) => this.#canAsk(lanes)));
+    const [lanes, ...others] = every.filter((_, i) => able[i]);
+    if (lanes === undefined) return;
+    const unasked = every.filter((_, i) => !able[i]); // which the driver may still choose for shaders that do not ask
+    const sized = { subgroup_size: lanes, other_sizes: [...others, ...unasked] };
+    this.capabilities = dataclasses.replace(capabilities, sized);
+    this.described.capabilities = this.capabilities;
+  }
+
+  /** @param {number} lanes @returns {Promise<boolean>} whether the engine compiles a shader that asks for this size */
+  async #canAsk(lanes) {
+    const settings = { dialect: "tint", invocations: 128, pinned: lanes };
+    const code = await this.device.bundle.text("probe/subgroup.wgsl", settings);
+    const heard = { binding: 0, name: "heard", type: "storage", wgsl_type: "" };
+    return this.device.pipelines.of(code, "probe/subgroup", [heard]).then(
+      () => true,
+      () => false,
+    );
   }
 
   /** @param {Kernel} kernel @param {Problem | Python} p @returns {string | null} why `kernel` cannot compute `p` on this device, or null if it can */
@@ -77,9 +107,11 @@ export class Choices {
     const { info, features, spelling } = this.device;
     if (kernel.dot === "builtin" && !features.has(PACKED_DOT))
       return `needs the feature ${PACKED_DOT}, which ${info.name} does not have`;
+    if (!this.core.assured(kernel, this.capabilities)) {
+      const needs = `needs subgroups of ${kernel.exact ? "exactly" : "at least"} ${kernel.subgroup} lanes`;
+      return `${needs}; ${info.name} has ${info.subgroup} to ${info.subgroupMax}, and cannot be asked for a size`;
+    }
     if (!kernel.matrix_shape) return null;
-    if (info.subgroupMax !== info.subgroup)
-      return `needs subgroups of exactly ${kernel.subgroup} lanes; ${info.name} has ${info.subgroup} to ${info.subgroupMax}`;
     const spelled = kernel.spelling ?? "current";
     if (spelled === spelling) return null;
     return `uses the ${spelled} spelling of fragment loads and stores; this engine compiles ${spelling ? `the ${spelling} one` : "none"}`;
@@ -150,6 +182,12 @@ export class Choices {
     );
   }
 }
+
+/** @param {Device["info"]} info @param {number[]} all that WebGPU allows @returns {number[]} the sizes of subgroups that shaders may have, the least first; on a CPU they are constant */
+const sizes = (info, all) => [
+  info.subgroup,
+  ...all.filter((lanes) => info.kind !== "cpu" && lanes > info.subgroup && lanes <= info.subgroupMax),
+];
 
 /** @param {GPUSupportedLimits} limits @returns {Dict} by their names in Python, such as max-buffer-size */
 function kebab(limits) {

@@ -191,6 +191,12 @@ class _Above:
         return of_version
 
     @cached_property
+    def failing(self) -> hooks.Failing:
+        from webmm.choose.verdicts import failing
+
+        return failing
+
+    @cached_property
     def test(self) -> hooks.SelfTest:
         from webmm.measure.selftest import test
 

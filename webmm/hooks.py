@@ -38,6 +38,13 @@ class Reduce(Protocol):
         """Return the reduction `op` of `x` over `axis`."""
 
 
+class Failing(Protocol):
+    """`webmm.choose.verdicts.failing`."""
+
+    def __call__(self, kernel: Kernel[Any], problem: Problem, device: Any, /) -> str | None:
+        """Return why `kernel` must not compute `problem` on the device, or None if its shader passed the self-test."""
+
+
 class SelfTest(Protocol):
     """`webmm.measure.selftest.test`."""
 
@@ -86,6 +93,10 @@ class Above(Protocol):
     @property
     def namespace(self) -> Callable[[str | None], Any]:
         """The namespace of the array API standard, in a version or the latest one."""
+
+    @property
+    def failing(self) -> Failing:
+        """The verdict of a shader's self-test."""
 
     @property
     def test(self) -> SelfTest:

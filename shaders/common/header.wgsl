@@ -5,6 +5,9 @@ enable {{ type.wgsl }};
 {% endfor %}
 {% if kernel.subgroup and dialect == "tint" %}
 enable subgroups;
+{% if pinned %}
+enable subgroup_size_control;
+{% endif %}
 
 {% endif %}
 {% if kernel.matrix_shape and dialect == "tint" %}

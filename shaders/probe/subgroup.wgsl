@@ -4,6 +4,9 @@
 
 {% if dialect == "tint" %}
 enable subgroups;
+{% if pinned %}
+enable subgroup_size_control;
+{% endif %}
 
 {% endif %}
 const INVOCATIONS: u32 = {{ invocations }}u; // in the only workgroup
@@ -17,7 +20,8 @@ struct Heard {
 
 @group(0) @binding(0) var<storage, read_write> heard: array<Heard, INVOCATIONS>;
 
-@compute @workgroup_size(INVOCATIONS)
+@compute @workgroup_size(INVOCATIONS){% if pinned %} @subgroup_size({{ pinned }}){% endif %}
+
 fn main(
     @builtin(local_invocation_index) local_index: u32,
     @builtin(subgroup_size) size: u32,

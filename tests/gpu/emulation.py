@@ -107,10 +107,10 @@ def stand_in(device, monkeypatch, kernel, *, emulate=emulated, dialect="tint", s
             compiled[text] = device.compile(text, shader.label, shader.bindings)
         return compiled[text]
 
-    def rendered(kernel, problem, own, **looked_into):
-        return render(kernel, problem, dialect if kernel.matrix_shape else own)
+    def shader(kernel, problem, tags=None):
+        return render(kernel, problem, dialect if kernel.matrix_shape else device.engine.dialect)
 
     monkeypatch.setattr(device, "capabilities", able)
-    monkeypatch.setattr("webmm.engine.launches.render", rendered)
+    monkeypatch.setattr(device, "shader", shader)
     monkeypatch.setattr(device, "pipeline", pipeline)
     return kernel

@@ -280,7 +280,7 @@ def test_reasons(device):
     able = dataclasses.replace(it, matrix_shapes=frozenset({shape}))
     assert MatrixUnit().check(problem, able) is None
     assert MatrixUnit(lanes=16).check(problem, able) == "needs subgroups of exactly 16 lanes, it has 32"
-    assert MatrixUnit(lanes=64).check(problem, able) == "needs subgroups of 64 lanes, it has 32"
+    assert MatrixUnit(lanes=64).check(problem, able) == "needs subgroups of exactly 64 lanes, it has 32"
 
 
 @pytest.mark.parametrize("layout", ["nn", "tt"])

@@ -5,8 +5,12 @@ import dataclasses
 import pytest
 from products import check_exactly, runs
 
+from webmm.choose import candidates, choose, suited
+from webmm.errors import UnsupportedError
 from webmm.kernels.gemm.subgroup import Subgroup
+from webmm.kernels.reduce.row_tiles import RowTiles
 from webmm.problems.gemm import gemm
+from webmm.problems.reduce import reduction
 from webmm.wgsl import naga
 from webmm.wgsl.render import render
 
@@ -47,3 +51,42 @@ def test_each_dialect_enables_subgroups():
     assert "enable subgroups;" in tint.wgsl
     assert "enable subgroups;" not in wgpu.wgsl
     assert (tint.features, wgpu.features) == ({"subgroups"}, {"subgroup"})
+
+
+@pytest.fixture
+def uncertain(device, monkeypatch):
+    """Return the device as if a driver chose 4 to 64 lanes for each shader, and had chosen 64 for the probe."""
+    lanes = device.capabilities.subgroup_size
+    if lanes not in (4, 8, 16):
+        pytest.skip("the device has none of the sizes that are played")
+    played = dataclasses.replace(device.capabilities, subgroup_size=64, other_sizes=(32, 16, 8, 4))
+    monkeypatch.setattr(device, "capabilities", played)
+    monkeypatch.setattr(device, "choices", {})
+    monkeypatch.setattr(device, "verdicts", {})
+    monkeypatch.setattr("webmm.measure.selftest.keep_verdicts", lambda *_: None)
+    return device, lanes
+
+
+def test_a_stage_is_rendered_for_the_size_that_its_pipeline_has(uncertain):
+    device, lanes = uncertain
+    assert suited(Subgroup, gemm(64, 64, 64), device).lanes == lanes
+
+
+def test_an_unproven_size_is_refused_whatever_the_settings(uncertain, monkeypatch):
+    device, lanes = uncertain
+    monkeypatch.setattr(device, "settings", dataclasses.replace(device.settings, selftest=False))
+    with device.array([[1.0]], "float32") as a, device.array([[1.0]], "float32") as b, device.empty((1, 1)) as c:
+        with pytest.raises(UnsupportedError, match="its subgroups may have other sizes than 32 lanes"):
+            device.run(Subgroup(lanes=32), gemm(1, 1, 1), a, b, c)
+        device.run(Subgroup(lanes=lanes), gemm(1, 1, 1), a, b, c)
+        assert c.numpy() == 1
+
+
+def test_short_rows_keep_their_stage(uncertain, monkeypatch):
+    device, _ = uncertain
+    monkeypatch.setattr(device, "info", dataclasses.replace(device.info, kind="discrete"))
+    problem = reduction(4096, 300)
+    first, second, *_ = candidates(problem, device, "off")
+    assert (first, first.combine) == (RowTiles(128, 32, 3, "subgroup"), "subgroup")
+    assert second == dataclasses.replace(first, combine="tree")
+    assert choose(problem, device, "off") == second

@@ -32,9 +32,9 @@ WORDS = RIGHT, VALID, PASSED_OVER, FAILED = "right", "only validated", "passed o
 TELL = 10  # seconds between lines about the progress
 
 
-def tiles(cls, seed):
-    """Return the kernels to try, in random order."""
-    kernels = list(cls.space())
+def tiles(cls, seed, subgroups=False):
+    """Return the kernels to try, in random order, or those of them that use subgroups."""
+    kernels = [kernel for kernel in cls.space() if kernel.subgroup or not subgroups]
     random.Random(seed).shuffle(kernels)
     return kernels if len(kernels) <= COMPLETE else list(covering(kernels))
 
@@ -85,9 +85,9 @@ def outcome(kernel, candidates, examples, device):
     return VALID, ""
 
 
-def run(cls, seed, first, most):
+def run(cls, seed, first, most, subgroups=False):
     """Try the tiles from number `first` on, at most `most`, print those that are wrong, and return their number."""
-    every, (candidates, examples) = tiles(cls, seed), problems(cls.op)
+    every, (candidates, examples) = tiles(cls, seed, subgroups), problems(cls.op)
     last = len(every) if most is None else min(len(every), first + most)
     found, told, device = Counter(), time.monotonic(), None
     for i in range(first, last):
@@ -99,18 +99,18 @@ def run(cls, seed, first, most):
         word, why = outcome(every[i], candidates[start:] + candidates[:start], examples, device)
         found[word] += 1
         if word == FAILED:
-            print(f"tile {i}: {every[i]}: {why}\n  again: {again(cls, seed, i)} --most 1", flush=True)
+            print(f"tile {i}: {every[i]}: {why}\n  again: {again(cls, seed, i, subgroups)} --most 1", flush=True)
         elif word == PASSED_OVER:
             print(f"tile {i}: {every[i]}: passed over: {why}", flush=True)
         if i == last - 1 or time.monotonic() - told > TELL:
             told = time.monotonic()
             counts = ", ".join(f"{found[word]} {word}" for word in WORDS)
-            print(f"{i + 1} of {len(every)} tiles: {counts}; next: {again(cls, seed, i + 1)}", flush=True)
+            print(f"{i + 1} of {len(every)} tiles: {counts}; next: {again(cls, seed, i + 1, subgroups)}", flush=True)
     return found[FAILED]
 
 
-def again(cls, seed, first):
-    return f"tests/gpu/tiles.py {cls.op} {cls.name} --seed {seed} --first {first}"
+def again(cls, seed, first, subgroups):
+    return f"tests/gpu/tiles.py {cls.op} {cls.name}{' --subgroups' * subgroups} --seed {seed} --first {first}"
 
 
 def main():
@@ -120,8 +120,10 @@ def main():
     parser.add_argument("--seed", type=int, default=0, help="of the order, and of the tiles of a large space")
     parser.add_argument("--first", type=int, default=0, help="skip those before this number")
     parser.add_argument("--most", type=int, help="try so many")
+    parser.add_argument("--subgroups", action="store_true", help="only tiles that use subgroups")
     options = parser.parse_args()
-    return bool(run(kernel_class(options.stage, options.op), options.seed, options.first, options.most))
+    stage = kernel_class(options.stage, options.op)
+    return bool(run(stage, options.seed, options.first, options.most, options.subgroups))
 
 
 if __name__ == "__main__":

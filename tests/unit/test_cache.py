@@ -15,7 +15,7 @@ from webmm.choose import COLUMNS, tuned
 from webmm.choose.field import field
 from webmm.errors import ProblemError
 from webmm.kernels import STAGES
-from webmm.kernels.base import Capabilities, MatrixShape, untried
+from webmm.kernels.base import Capabilities, MatrixShape
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.split_k import SplitK
 from webmm.measure.records import Record, from_json
@@ -69,7 +69,7 @@ def test_the_choice_makes_no_kernel_whose_record_is_refused(op):
         size = {"elementwise": (1, n, 1), "reduce": (m, n, 1), "normalise": (m, n, 1)}.get(op, (m, n, k))
         problem = OPS[op].problem(size, rng.choice(OPS[op].dtypes).name)
         made = [*COLUMNS[op].candidates(problem, device), *(field(problem, 132) if op == "gemm" else ())]
-        assert [reason for kernel in made if (reason := untried(kernel))] == []
+        assert [reason for kernel in made if (reason := tuned.untried(kernel))] == []
 
 
 HERE = SimpleNamespace(info=SimpleNamespace(name="a", driver="1"), engine=SimpleNamespace(name="wgpu"))

@@ -17,7 +17,7 @@ LAYERS = (
     *("wgsl.compilers", "wgsl.params", "wgsl.epilogues", "wgsl.templates", "wgsl.expressions", "measure.records"),
     *("arguments.arrays", "arguments.options", "arguments.quantized"),
     "problems",
-    *("kernels", "hooks", "wgsl.render", "wgsl.export", "wgsl.places"),
+    *("kernels", "hooks", "wgsl.subgroups", "wgsl.render", "wgsl.export", "wgsl.places"),
     "cut",
     "arguments",
     "engine",

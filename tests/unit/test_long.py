@@ -109,4 +109,4 @@ def test_what_a_stopped_piece_found_is_not_forgotten(long, tmp_path):
 
 def test_its_help_names_the_parts():
     done = subprocess.run([sys.executable, TESTS / "long.py", "--help"], capture_output=True, text=True, check=True)
-    assert "soak,problems,steps,faults,tiles" in done.stdout.replace("\n", "").replace(" ", "")
+    assert "soak,problems,steps,faults,tiles,lanes" in done.stdout.replace("\n", "").replace(" ", "")

@@ -161,7 +161,10 @@ def test_reasons_without_matrix_units(page) -> None:
         ({"features": EVERY[:2]}, f"needs the feature {FEATURE}: Chromium offers it with --enable-unsafe-webgpu"),
         ({"shapes": ()}, "needs matrix units, a GPU has none for shaders"),
         ({"shapes": (halves,)}, "those of a GPU multiply 8×8×8 f16 into f16"),
-        ({"lanes": (32, 64)}, "needs subgroups of exactly 32 lanes; a GPU has 32 to 64"),
+        (
+            {"lanes": (32, 64)},
+            "needs subgroups of exactly 32 lanes; a GPU has 32 to 64, and cannot be asked for a size",
+        ),
         ({"spelling": ""}, "this engine compiles none"),
         ({"size": (4096, 4096, 4096, "float32")}, "multiplies float16, not float32"),
     ):

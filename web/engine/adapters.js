@@ -5,10 +5,12 @@ import { NoAdapterError, UnsupportedError, inWords } from "../errors.js";
 
 /** @typedef {import("../kernels.js").MatrixShape} MatrixShape */
 export const MATRIX_UNITS = "chromium-experimental-subgroup-matrix";
+export const SIZE_CONTROL = "subgroup-size-control";
 const WANTED_FEATURES = /** @type {GPUFeatureName[]} */ ([
   "shader-f16",
   "timestamp-query",
   "subgroups",
+  /** @type {any} */ (SIZE_CONTROL),
   /** @type {any} */ (MATRIX_UNITS),
 ]);
 /** The limits that kernels depend on. */

@@ -89,9 +89,10 @@ export class Engine {
     return opened;
   }
 
-  /** Find the engine's spelling of matrix fragments, and load the cost models for the adapter. */
+  /** Find the engine's spelling of matrix fragments and its sizes of subgroups, and load the cost models for the adapter. */
   async prepare() {
-    [this.spelling] = await Promise.all([this.#findSpelling(), this.choices.loadModels()]);
+    const { choices } = this;
+    [this.spelling] = await Promise.all([this.#findSpelling(), choices.loadModels(), choices.findSizes()]);
   }
 
   /** @returns {Promise<string>} the first spelling of fragment loads and stores that the engine compiles, or "" */

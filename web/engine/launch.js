@@ -156,7 +156,8 @@ export class Launches {
     /** @type {Launch} */
     const launch = [];
     for (const each of kernel.dispatches) {
-      const shader = await this.device.bundle.shader(each, placed);
+      const pinned = core.pinned(each, this.device.capabilities);
+      const shader = await this.device.bundle.shader(each, placed, pinned);
       const pipeline = await this.device.pipelines.of(shader.wgsl, each.name, shader.bindings);
       const uniform = { buffer: await this.uniform(core.params_bytes(each, placed)) };
       const bound = shader.bindings.slice(1).map((/** @type {any} */ binding) => resources.get(binding.name));

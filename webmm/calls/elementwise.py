@@ -20,7 +20,6 @@ from webmm.errors import ProblemError, ShaderError
 from webmm.kernels.elementwise.map import Map
 from webmm.problems.elementwise import Elementwise
 from webmm.wgsl.epilogues import Epilogue, activation_name
-from webmm.wgsl.render import render
 
 TRIAL_SIZE = 1000  # elements in the test of an epilogue
 
@@ -97,7 +96,7 @@ def activation_on(device: Device, activation: str | Epilogue | None) -> str:
     if isinstance(activation, Epilogue) and name not in _tested.setdefault(device, set()):
         problem = Elementwise(name, TRIAL_SIZE, F32)
         try:
-            device.pipeline(render(Map(), problem, device.engine.dialect))
+            device.pipeline(device.shader(Map(), problem))
         except ShaderError as error:
             raise ShaderError(f"epilogue {activation.wgsl!r}: {error}") from error
         if reason := choose.refused(Map(), problem, device):

@@ -15,7 +15,8 @@ The package is in the translated subset (docs/page.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -30,6 +31,7 @@ from webmm.engine.device import Array, Device
 from webmm.errors import MemoryLimitError, UnsupportedError
 from webmm.kernels import REGISTERED
 from webmm.kernels.base import Kernel
+from webmm.kernels.subgroups import assured
 from webmm.lazy import Lazy
 from webmm.problems import OPS
 from webmm.problems.base import Problem
@@ -63,7 +65,35 @@ def candidates(problem: Problem, device: Device, tune: Tune = "cached") -> dict[
         *((kernel, "runs anywhere") for kernel in anywhere),
     ):
         result.setdefault(kernel, why)
+        for other in _instead(kernel, device):
+            result.setdefault(other, f"{why}, with other subgroups")
     return result
+
+
+def _instead(kernel: Kernel[Any], device: Device) -> Iterator[Kernel[Any]]:
+    """Yield what takes the place of `kernel` if its subgroups turn out to have another size than is likely."""
+    if kernel.exact:
+        others = (
+            replace(kernel, lanes=lanes)  # type: ignore[call-arg]  # all of these have it
+            for lanes in device.capabilities.other_sizes
+        )
+        yield from (other for other in others if other.invalid() is None)
+    elif kernel.config.get("combine") == "subgroup" and not assured(kernel, device.capabilities):
+        yield replace(kernel, combine="tree")  # type: ignore[call-arg]
+
+
+def suited(stage: type[Kernel[Any]], problem: Problem, device: Device) -> Kernel[Any]:
+    """Return `stage` with its defaults, for the first size of subgroups that its shader turns out to have on `device`.
+
+    If no size suits, it is the most likely one.
+    """
+    offered = device.capabilities
+    adapted = [stage.on(replace(offered, subgroup_size=lanes)) for lanes in offered.subgroup_sizes] or [
+        stage.on(offered)
+    ]
+    if len(set(adapted)) == 1:
+        return adapted[0]
+    return next((kernel for kernel in adapted if refused(kernel, problem, device) is None), adapted[0])
 
 
 def ranked(

@@ -7,6 +7,7 @@ a warning.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import math
@@ -24,7 +25,7 @@ from webmm.engine.rates import RATES_FILE
 from webmm.errors import ConfigError, ProblemError
 from webmm.files import LOCK_TIMEOUT, read_text, write_atomically
 from webmm.kernels import STAGES, configure
-from webmm.kernels.base import Kernel, untried
+from webmm.kernels.base import Kernel
 from webmm.measure.records import Record, from_json, to_json
 from webmm.problems.base import Problem
 from webmm.version import __version__
@@ -318,3 +319,16 @@ def _configured(record: Record) -> Kernel[Any] | None:
     except ConfigError:
         return None
     return kernel
+
+
+def untried(kernel: Kernel[Any]) -> str | None:
+    """Return which tunable has a value that neither a search nor the choice takes, or None.
+
+    Records of such kernels are refused: whatever is in a file may be chosen, and nobody has tried these.
+    """
+    for field in dataclasses.fields(kernel):
+        value, candidates, most = getattr(kernel, field.name), field.metadata["candidates"], field.metadata["most"]
+        if value not in candidates and not (isinstance(value, int) and 1 <= value <= most):
+            beyond = f", or at most {most:,}" if most else ""
+            return f"{field.name} must be one of {', '.join(map(str, candidates))}{beyond}, not {value}"
+    return None

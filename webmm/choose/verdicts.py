@@ -11,24 +11,27 @@ from webmm.choose.tuned import SELFTEST_FILE, folder, log
 from webmm.errors import ConfigError, ShaderError
 from webmm.files import note, noted
 from webmm.kernels.base import Kernel
+from webmm.kernels.subgroups import assured
 from webmm.problems.base import Problem
 from webmm.text import is_plain
 from webmm.version import __version__
-from webmm.wgsl.render import render
 
 if TYPE_CHECKING:
     from webmm.engine.device import Device
 
 SELFTEST = "webmm.selftest/1"
+UNTESTED = "may run with subgroups of another size, and could not be tested"
 
 
 def failing(kernel: Kernel[Any], problem: Problem, device: Device) -> str | None:
     """Return why `kernel` must not compute `problem` on this driver, or None if its shader is right.
 
-    A shader without a verdict is tested, see `webmm.measure.selftest`; one that cannot be tested now passes. Raises
-    DeviceLostError.
+    A shader without a verdict is tested, see `webmm.measure.selftest`; one that cannot be tested now passes, unless the
+    driver may choose subgroups for it that do not suit (`webmm.kernels.subgroups`): such a shader is tested whatever
+    the settings. Raises DeviceLostError.
     """
-    if not device.settings.selftest:
+    certain = assured(kernel, device.capabilities)
+    if certain and not device.settings.selftest:
         return None
     if device.verdicts is None:
         device.verdicts = verdicts(verdicts_key(device))
@@ -38,13 +41,16 @@ def failing(kernel: Kernel[Any], problem: Problem, device: Device) -> str | None
         return str(error)
     if shader not in device.verdicts:
         hooks.above.test(kernel, problem, device, shader)
-    return device.verdicts.get(shader) or None
+    return device.verdicts.get(shader, "" if certain else UNTESTED) or None
 
 
 def verdicts_key(device: Device) -> str:
-    """Return the key of this device's verdicts: adapter, driver, engine, version of webmm, limits and features."""
+    """Return the key of this device's verdicts: adapter, driver, engine, version of webmm, limits and features.
+
+    The sizes of subgroups are among them: environment variables of Mesa's drivers change these.
+    """
     info, offered = device.info, device.capabilities
-    opened_with = json.dumps([sorted(offered.limits.items()), sorted(offered.features)])
+    opened_with = json.dumps([sorted(offered.limits.items()), sorted(offered.features), offered.subgroup_sizes])
     fingerprint = hashlib.sha256(opened_with.encode()).hexdigest()[:8]
     engine = device.engine.version()
     return f"{info.name}, {info.backend}, {info.driver}, {engine}, webmm {__version__}, limits {fingerprint}"
@@ -52,7 +58,7 @@ def verdicts_key(device: Device) -> str:
 
 def text_of(kernel: Kernel[Any], problem: Problem, device: Device) -> str:
     """Return a fingerprint of the shaders that `kernel` runs for `problem`."""
-    texts = [render(step, problem, device.engine.dialect).wgsl for step in kernel.dispatches]
+    texts = [device.shader(step, problem).wgsl for step in kernel.dispatches]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 

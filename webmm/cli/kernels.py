@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.option("--dialect", default="naga", show_default=True, help="naga (wgpu) or tint (browsers).")
 @click.option("--size", "shape", metavar="SIZE", help="Specialise for a size, N or MxNxK; by default, right at any.")
 @click.option("--general", is_flag=True, help="With --size: the text for any size, and the numbers for SIZE.")
+@click.option("--pinned", is_flag=True, help="With --dialect tint: ask for the size of subgroups, not compare it.")
 @click.option("--dispatch", "number", type=click.IntRange(1), help="Print only this dispatch of a stage of several.")
 @LAYOUT
 @OP_DTYPE
@@ -34,6 +35,7 @@ def shader(
     dialect: str,
     shape: str | None,
     general: bool,
+    pinned: bool,
     number: int | None,
     layout: str,
     dtype: str | None,
@@ -60,7 +62,8 @@ def shader(
         raise ConfigError(f"{kernel} has no dispatch {number}: its dispatches are 1 to {len(stage.dispatches)}")
     if target and dialect != "naga":
         raise ConfigError("--to translates the naga dialect only: leave --dialect out")
-    data = export.stage(stage, problem, dialect, general=general or not shape, sized=bool(shape))  # type: ignore[arg-type]
+    general, sized = general or not shape, bool(shape)
+    data = export.stage(stage, problem, dialect, general=general, pinned=pinned, sized=sized)  # type: ignore[arg-type]
     dispatches = data["dispatches"] if number is None else [data["dispatches"][number - 1]]
     if target:
         click.echo(_translated(dispatches, target), nl=False)

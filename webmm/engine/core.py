@@ -17,8 +17,10 @@ from webmm.engine.pool import Pool
 from webmm.engine.recording import Recordings
 from webmm.engine.submissions import Submissions
 from webmm.engine.transfer import Staging
-from webmm.kernels.base import Binding
-from webmm.wgsl.render import ENTRY_POINT, Shader
+from webmm.kernels.base import Binding, Kernel
+from webmm.kernels.subgroups import pinned
+from webmm.problems.base import Problem
+from webmm.wgsl.render import ENTRY_POINT, Shader, render
 
 NO_SPAN = nullcontext()
 
@@ -68,6 +70,11 @@ class Core:
     def lost(self) -> str:
         """Why the device was lost or closed; empty while it is usable."""
         return self.guard.lost
+
+    def shader(self, kernel: Kernel[Any], problem: Problem, tags: tuple[str, ...] | None = None) -> Shader:
+        """Return the shader of a dispatch as it runs on this device; with `tags`, a debug shader; see `render()`."""
+        pins = pinned(kernel, self.capabilities)
+        return render(kernel, problem, self.engine.dialect, pinned=pins, debug=tags is not None, tags=tags)
 
     def pipeline(self, shader: Shader) -> Any:
         """Return the compute pipeline of `shader`, from the cache or newly compiled.

@@ -20,6 +20,7 @@ from wgpudawn.backends.dawn._ffi import CALLBACK_MODE, c_callback, callbacks
 from webmm.engine import native
 from webmm.engine.engine import Copy, Dispatch, Engine, Mapped
 from webmm.kernels.base import MatrixShape
+from webmm.kernels.subgroups import SIZE_CONTROL
 from webmm.wgsl.render import MATRIX_UNITS, SUBGROUPS, Dialect
 
 # Matrix units are experimental; float16 is disabled on NVIDIA because of a bug in old drivers; timestamps are rounded
@@ -36,7 +37,9 @@ class Dawn:
     dialect: Dialect = "tint"
     rejects = "Dawn rejects old drivers, such as Mesa below 23; update the driver"
     # Without implicit synchronisation only one thread may use a device.
-    wanted: tuple[str, ...] = ("shader-f16", "subgroups", "timestamp-query", "implicit-device-synchronization")
+    wanted: tuple[str, ...] = (
+        *("shader-f16", "subgroups", SIZE_CONTROL, "timestamp-query", "implicit-device-synchronization"),
+    )
     subgroups, matrix_units = SUBGROUPS["tint"], MATRIX_UNITS["tint"]
     refusals: tuple[type[Exception], ...] = (wgpudawn.GPUError, RuntimeError)
 
@@ -67,9 +70,9 @@ class Dawn:
             for each in listed
         )
 
-    def min_subgroup_size(self, adapter_info: Mapping[str, Any]) -> int:
-        """Return the minimum subgroup size that an adapter reports, under wgpu-py's misspelt name."""
-        return int(adapter_info["stackgroup_min_size"] or 0)
+    def subgroup_sizes(self, adapter_info: Mapping[str, Any]) -> tuple[int, int]:
+        """Return the least and the largest size of subgroups that an adapter reports."""
+        return native.subgroup_sizes(adapter_info)
 
     def timestamp_period(self, device: Any) -> float:
         """Return 1: Dawn converts ticks to nanoseconds."""

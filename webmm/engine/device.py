@@ -25,7 +25,7 @@ from webmm.engine.launches import Launches
 from webmm.engine.memory import MemoryStats
 from webmm.engine.operators import Operators
 from webmm.engine.plans import Plans
-from webmm.engine.probe import matrix_shapes, subgroup_size
+from webmm.engine.probe import matrix_shapes, with_subgroups
 from webmm.engine.view import View, checked_shape, host_array
 from webmm.errors import ConfigError, WebmmError
 from webmm.kernels.base import Kernel
@@ -156,9 +156,7 @@ class Device(Core):
         self.learned: set[Any] = set()  # shapes or buckets of them that were tuned without success
         self.verdicts: dict[str, str] | None = None  # results of webmm.measure.selftest, loaded on first use
         self.memory = MEMORY[info.kind]  # device memory in bytes for a product of NumPy arrays; more is streamed
-        self.capabilities = dataclasses.replace(
-            self.capabilities, subgroup_size=subgroup_size(self), no_matrix=no_matrix
-        )
+        self.capabilities = dataclasses.replace(with_subgroups(self), no_matrix=no_matrix)
         probed, shapes = rates.known(self), matrix_shapes(self, self._product)
         self.capabilities = dataclasses.replace(
             self.capabilities, matrix_shapes=shapes, workgroups=probed.workgroups if probed else 0

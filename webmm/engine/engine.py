@@ -59,8 +59,8 @@ class Engine(Protocol):
     def matrix_shapes(self, adapter: Any) -> frozenset[MatrixShape]:
         """Return the fragment shapes that the adapter's matrix units may support."""
 
-    def min_subgroup_size(self, adapter_info: Mapping[str, Any]) -> int:
-        """Return the minimum subgroup size that an adapter reports; 0 if it reports none."""
+    def subgroup_sizes(self, adapter_info: Mapping[str, Any]) -> tuple[int, int]:
+        """Return the least and the largest size of subgroups that an adapter reports; zeros if it reports none."""
 
     def timestamp_period(self, device: Any) -> float:
         """Return the length of a tick of the device's clock in nanoseconds."""

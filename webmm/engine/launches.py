@@ -9,10 +9,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from webmm import log
+from webmm import hooks, log
 from webmm.arguments.buffers import check_buffers
 from webmm.engine.aliasing import check_separate
 from webmm.engine.core import Core
@@ -23,8 +24,9 @@ from webmm.engine.submissions import minimum_seconds
 from webmm.engine.view import AnyView
 from webmm.errors import UnsupportedError
 from webmm.kernels.base import INDEX_LIMIT, Kernel, Scratch, Texture
+from webmm.kernels.subgroups import assured
 from webmm.problems.base import Problem
-from webmm.wgsl.render import params_bytes, render, tags_of
+from webmm.wgsl.render import params_bytes, tags_of
 
 MAX_LAUNCHES = 512  # prepared launches cached per device, unless a plan has more
 MOST_LAUNCHES = 8192  # in any case
@@ -78,9 +80,16 @@ class Launches:
             self.kept.move_to_end(key)
             return found.launch
         self._check_arrays(problem, arrays)
-        if reason := kernel.check(problem, self._device.capabilities):
+        if reason := kernel.check(problem, self._device.capabilities) or self._unproven(kernel, problem):
             raise UnsupportedError(f"{kernel.name}: {reason}")
         return self.prepare(token, kernel, problem, tuple(block for block in blocks if block)).launch
+
+    def _unproven(self, kernel: Kernel[Any], problem: Problem) -> str | None:
+        """Return why a kernel must not run whose subgroups are only known from its self-test, or None if it may."""
+        if _testing.get() or assured(kernel, self._device.capabilities):
+            return None
+        reason = hooks.above.failing(kernel, problem, self._device)
+        return reason.partition("\n")[0] if reason else None
 
     def prepare(self, token: int, kernel: Kernel[Any], problem: Problem, blocks: tuple[Block, ...]) -> Prepared:
         """Prepare `kernel` to compute `problem` in these buffers, which the caller has checked, and cache it."""
@@ -161,7 +170,7 @@ class Launches:
     def _dispatch(
         self, kernel: Kernel[Any], problem: Problem, resources: dict[str, Any], tags: tuple[str, ...] | None
     ) -> Launch:
-        shader = render(kernel, problem, self._device.engine.dialect, debug=tags is not None, tags=tags)
+        shader = self._device.shader(kernel, problem, tags)
         pipeline = self._device.pipeline(shader)
         uniform = self._uniform(params_bytes(kernel, problem))
         group = self._device.bind(pipeline, [uniform, *(resources[binding.name] for binding in shader.bindings[1:])])
@@ -210,6 +219,19 @@ class Launches:
         bound = {extent.name: array for extent, array in zip(extents, arrays, strict=True)}
         for name in (extent.name for extent in extents if extent.written):
             check_separate(name, bound[name], {other: array for other, array in bound.items() if other != name})
+
+
+_testing: ContextVar[bool] = ContextVar("testing", default=False)
+
+
+@contextmanager
+def testing() -> Iterator[None]:
+    """Launch kernels that are not proven, in this thread, to find out whether they are right."""
+    token = _testing.set(True)
+    try:
+        yield
+    finally:
+        _testing.reset(token)
 
 
 @contextmanager

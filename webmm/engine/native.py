@@ -6,7 +6,7 @@ The packages' own methods create an object and an error scope per call, which ta
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,3 +107,8 @@ def data(functions: Functions, mapped: Mapped, error: type[Exception]) -> NDArra
 def unmap(functions: Functions, mapped: Mapped) -> None:
     """Implement `Engine.unmap()`."""
     functions.lib.wgpuBufferUnmap(mapped.buffer._internal)
+
+
+def subgroup_sizes(adapter_info: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the range of subgroup sizes that an adapter reports, under wgpu-py's misspelt names; zeros for none."""
+    return int(adapter_info["stackgroup_min_size"] or 0), int(adapter_info["stackgroup_max_size"] or 0)

@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.engine.core import Core
+from webmm.engine.launches import testing
 from webmm.errors import WebmmError
-from webmm.kernels.base import Binding, Kernel, MatrixShape
+from webmm.kernels.base import Binding, Capabilities, Kernel, MatrixShape
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
+from webmm.kernels.subgroups import SIZES
 from webmm.problems.base import Problem
 from webmm.problems.gemm import gemm
 from webmm.wgsl.render import environment, tidy
@@ -28,8 +30,21 @@ BINDINGS = (Binding(0, "heard", "storage", "array<Heard>"),)
 TILES: dict[str, Any] = {"bm": 64, "bn": 64, "sm": 32, "sn": 32}  # with which fragments are tried
 
 
+def with_subgroups(device: Core) -> Capabilities:
+    """Return the device's capabilities with the size of the probe's subgroups, and others that shaders may have.
+
+    NVIDIA GPUs have 32 lanes and CPUs a constant number, for every shader. Other drivers may choose for each shader.
+    """
+    lanes, info = subgroup_size(device), device.wgpu_device.adapter.info
+    least, most = device.engine.subgroup_sizes(info)
+    fixed = not lanes or device.info.kind == "cpu" or info["vendor_id"] == NVIDIA
+    others = () if fixed else tuple(size for size in SIZES if least <= size <= most and size != lanes)
+    nearest = sorted(others, key=lambda size: max(size, lanes) // min(size, lanes))
+    return dataclasses.replace(device.capabilities, subgroup_size=lanes, other_sizes=tuple(nearest))
+
+
 def subgroup_size(device: Core) -> int:
-    """Return the subgroup size in lanes; 0 if there are no subgroups, or if broadcasts give wrong results.
+    """Return the probe's subgroup size in lanes; 0 if there are no subgroups, or if broadcasts give wrong results.
 
     A workgroup of at most that many invocations is one subgroup, whose lanes are numbered from 0.
     """
@@ -44,18 +59,14 @@ def subgroup_size(device: Core) -> int:
         return 0
     start = index - index % lanes
     as_expected = (size == lanes) & (lane == index % lanes) & (first == start) & (second == start + 1)
-    if not as_expected.all():
-        return 0
-    # Some GPUs choose the size per shader (Intel: 8 to 32) and guarantee only the minimum that they report, which wgpu
-    # 29 gives as 4 for all GPUs. NVIDIA GPUs have 32 lanes and CPUs a constant number, for every shader.
-    info = device.wgpu_device.adapter.info
-    fixed = device.info.kind == "cpu" or info["vendor_id"] == NVIDIA
-    return lanes if fixed else min(lanes, device.engine.min_subgroup_size(info) or lanes)
+    return lanes if as_expected.all() else 0
 
 
 def _run_probe(device: Core) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
     text = tidy(
-        environment().get_template("probe/subgroup.wgsl").render(dialect=device.engine.dialect, invocations=INVOCATIONS)
+        environment()
+        .get_template("probe/subgroup.wgsl")
+        .render(dialect=device.engine.dialect, invocations=INVOCATIONS, pinned=0)
     )
     pipeline = device.compile(text, "probe/subgroup", BINDINGS)
     gpu, usage = device.wgpu_device, device.engine.api.BufferUsage
@@ -88,10 +99,14 @@ def matrix_shapes(device: Core, multiply: Multiply) -> frozenset[MatrixShape]:
 
 
 def multiplies(device: Core, shape: MatrixShape, multiply: Multiply) -> bool:
-    """Tell whether a float16 product of 2x2 tiles, with fragments of `shape`, is right on this device."""
-    before, lanes = device.capabilities, device.capabilities.subgroup_size
-    kernel = MatrixUnit(**TILES, fm=shape.m, fn=shape.n, fk=shape.k, lanes=max(lanes, 1))
-    if not lanes or kernel.invalid() or "shader-f16" not in before.features:
+    """Tell whether a float16 product of 2x2 tiles, with fragments of `shape`, is right in subgroups of some size."""
+    return any(_multiplies(device, shape, lanes, multiply) for lanes in device.capabilities.subgroup_sizes)
+
+
+def _multiplies(device: Core, shape: MatrixShape, lanes: int, multiply: Multiply) -> bool:
+    before = device.capabilities
+    kernel = MatrixUnit(**TILES, fm=shape.m, fn=shape.n, fk=shape.k, lanes=lanes)
+    if kernel.invalid() or "shader-f16" not in before.features:
         return False
     device.capabilities = dataclasses.replace(before, matrix_shapes=frozenset({shape}))
     m, n, k = 2 * kernel.bm, 2 * kernel.bn, 2 * kernel.bk
@@ -99,7 +114,8 @@ def multiplies(device: Core, shape: MatrixShape, multiply: Multiply) -> bool:
     rng = np.random.default_rng(0)
     a, b = rng.integers(-8, 9, (m, k)).astype(np.float16), rng.integers(-8, 9, (k, n)).astype(np.float16)
     try:
-        return np.array_equal(multiply(kernel, problem, a, b), a.astype(np.float32) @ b.astype(np.float32))
+        with testing():
+            return np.array_equal(multiply(kernel, problem, a, b), a.astype(np.float32) @ b.astype(np.float32))
     except WebmmError:  # the driver reports matrix units but cannot compile the kernel: treat it as without
         return False
     finally:

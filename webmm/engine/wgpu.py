@@ -67,9 +67,9 @@ class Wgpu:
         del adapter
         return frozenset(MatrixShape("f16", "f32", side, side, side) for side in (16, 8))
 
-    def min_subgroup_size(self, adapter_info: Mapping[str, Any]) -> int:
-        """Return the minimum subgroup size that an adapter reports; wgpu 29 says 4 for all, under a misspelt name."""
-        return int(adapter_info["stackgroup_min_size"] or 0)
+    def subgroup_sizes(self, adapter_info: Mapping[str, Any]) -> tuple[int, int]:
+        """Return the least and the largest size of subgroups that an adapter reports: 4 and 128 for all in wgpu 29."""
+        return native.subgroup_sizes(adapter_info)
 
     def timestamp_period(self, device: Any) -> float:
         """Return the length of a tick of the device's clock in nanoseconds."""

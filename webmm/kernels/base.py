@@ -73,6 +73,12 @@ class Capabilities:
     matrix_shapes: frozenset[MatrixShape] = frozenset()  # what its matrix units multiply, if shaders can use them
     no_matrix: str = ""  # why shaders cannot, in words
     workgroups: int = 0  # workgroups that run at once at full speed, as a probe measured; 0 if not measured
+    other_sizes: tuple[int, ...] = ()  # lanes of subgroups that the driver may choose for other shaders, nearest first
+
+    @property
+    def subgroup_sizes(self) -> list[int]:
+        """Lanes that a shader's subgroups may have, the likely number first; empty without subgroups."""
+        return [self.subgroup_size, *self.other_sizes] if self.subgroup_size else []
 
     def limit(self, name: str) -> int:
         """Return a limit by its WebGPU name in kebab case."""
@@ -153,6 +159,7 @@ class Kernel(Sized[P]):
     integer: ClassVar[bool] = False  # whether it handles float64 as pairs of u32, which every device has
     not_in: ClassVar[Mapping[str, str]] = {}  # dialects that cannot express it, with the reason
     features: ClassVar[frozenset[str]] = frozenset()  # WebGPU features in addition to those of the problem's types
+    exact: ClassVar[bool] = False  # whether subgroups must have `subgroup` lanes, no more
 
     @property
     def template(self) -> str:
@@ -181,8 +188,12 @@ class Kernel(Sized[P]):
 
     @property
     def subgroup(self) -> int:
-        """Lanes that a subgroup must have at least; 0 for a kernel that uses none."""
+        """Lanes that a subgroup must have at least, or exactly; 0 for a kernel that uses none."""
         return 0
+
+    def suits(self, lanes: int) -> bool:
+        """Tell whether subgroups of `lanes` lanes are what this dispatch needs."""
+        return self.subgroup == lanes if self.exact else self.subgroup <= lanes
 
     @property
     def matrix_shape(self) -> MatrixShape | None:
@@ -289,26 +300,15 @@ class Kernel(Sized[P]):
             return f"needs the feature {', '.join(missing)}, which {device.name} does not have"
         if self.matrix_shape and (reason := device.lacks(self.matrix_shape)):
             return reason
-        if self.subgroup > device.subgroup_size:
-            return f"needs subgroups of {self.subgroup} lanes, {device.name} has {device.subgroup_size or 'none'}"
+        if self.subgroup and not any(self.suits(lanes) for lanes in device.subgroup_sizes):
+            exactly = "exactly " if self.exact else ""
+            has = " or ".join(map(str, sorted(device.subgroup_sizes))) or "none"
+            return f"needs subgroups of {exactly}{self.subgroup} lanes, {device.name} has {has}"
         return _beyond_limits(self, problem, device)
 
     def __str__(self) -> str:
         settings = ",".join(f"{name}={value}" for name, value in self.config.items())
         return f"{self.name}({settings})" if settings else self.name
-
-
-def untried(kernel: Kernel[Any]) -> str | None:
-    """Return which tunable has a value that neither a search nor the choice takes, or None.
-
-    Records of such kernels are refused: whatever is in a file may be chosen, and nobody has tried these.
-    """
-    for field in dataclasses.fields(kernel):
-        value, candidates, most = getattr(kernel, field.name), field.metadata["candidates"], field.metadata["most"]
-        if value not in candidates and not (isinstance(value, int) and 1 <= value <= most):
-            beyond = f", or at most {most:,}" if most else ""
-            return f"{field.name} must be one of {', '.join(map(str, candidates))}{beyond}, not {value}"
-    return None
 
 
 def features(kernel: Kernel[Any], problem: Problem) -> frozenset[str]:

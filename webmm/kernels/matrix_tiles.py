@@ -23,6 +23,7 @@ class MatrixTiles(Tiled[P]):
     """A (sm, sn) tile of C per subgroup, in fragments of a matrix unit, in a (bm, bn) tile per workgroup."""
 
     chunk: ClassVar[int]  # elements of A or B in CHUNK_BYTES
+    exact: ClassVar[bool] = True
 
     bm: int = tunable(128, (32, 64, 128, 256), "rows of C per workgroup", most=256)
     bn: int = tunable(128, (32, 64, 128, 256), "columns of C per workgroup")
@@ -133,14 +134,6 @@ class MatrixTiles(Tiled[P]):
                 chunks % self.invocations == 0,
                 f"the tile of {operand} has {chunks} chunks, which {self.invocations} invocations cannot share evenly",
             )
-
-    def check(self, problem: P, device: Capabilities) -> str | None:
-        """Return why this kernel cannot compute `problem` on `device`, or None if it can."""
-        if reason := super().check(problem, device):
-            return reason
-        if self.lanes != device.subgroup_size:
-            return f"needs subgroups of exactly {self.lanes} lanes, {device.name} has {device.subgroup_size}"
-        return None
 
 
 class HalfTiles(MatrixTiles[P]):

@@ -196,7 +196,7 @@ def measure(
     except UnsupportedError as error:
         return record_of(device, problem, kernel, "unsupported", str(error))
     except ShaderError as error:
-        words = diagnosis.refusal(error, kernel, problem, device.engine.dialect)
+        words = diagnosis.refusal(error, kernel, problem, device)
         return record_of(device, problem, kernel, "compile", words)
     except WebmmError as error:
         return record_of(device, problem, kernel, "runtime", str(error))

@@ -14,18 +14,21 @@ from webmm.engine.device import Device
 from webmm.errors import ShaderError, WebmmError
 from webmm.kernels import STAGES, configure
 from webmm.kernels.base import Kernel
+from webmm.kernels.subgroups import pinned
 from webmm.measure.verify import Wrong
 from webmm.problems import DEFAULT_OP
 from webmm.problems.base import Problem
 from webmm.wgsl.compilers import shown
-from webmm.wgsl.render import Dialect, render, tags_of
+from webmm.wgsl.render import Dialect, tags_of
 
 
-def refusal(error: ShaderError, kernel: Kernel[Any], problem: Problem, dialect: Dialect) -> str:
+def refusal(error: ShaderError, kernel: Kernel[Any], problem: Problem, device: Device) -> str:
     """Return the error of a kernel that does not compile, with the command that prints the text that was refused."""
-    if not error.wgsl or render(kernel, problem, dialect).wgsl != error.wgsl:  # of another dispatch, or a debug shader
+    if not error.wgsl or device.shader(kernel, problem).wgsl != error.wgsl:  # of another dispatch, or a debug shader
         return str(error)
-    command = shader_command(kernel, problem, dialect)
+    command = shader_command(kernel, problem, device.engine.dialect)
+    if command and pinned(kernel, device.capabilities):
+        command += " --pinned"
     return f"{error}\n  the text: {command}" if command else str(error)
 
 

@@ -27,10 +27,12 @@ from webmm.cases.base import Trial
 from webmm.choose import candidates
 from webmm.choose.verdicts import failing, keep_verdicts, text_of, verdicts_key
 from webmm.engine.device import Device
+from webmm.engine.launches import testing
 from webmm.engine.timing import submit
 from webmm.errors import MemoryLimitError, ShaderError, UnsupportedError
 from webmm.kernels import REGISTERED
 from webmm.kernels.base import Kernel
+from webmm.kernels.subgroups import assured
 from webmm.measure import diagnosis
 from webmm.measure.bench import blank
 from webmm.measure.verify import Wrong, wrong_elements
@@ -90,10 +92,10 @@ def _verdict(kernel: Kernel[Any], problem: Problem, device: Device) -> str:
     If the engine refuses the shader, nothing is known about its results, and no verdict is saved.
     """
     try:
-        with device.span(kernel.name, "self-test"):
+        with device.span(kernel.name, "self-test"), testing():
             verdict = prove(kernel, problem, device)
     except ShaderError as error:
-        return diagnosis.refusal(error, kernel, problem, device.engine.dialect)
+        return diagnosis.refusal(error, kernel, problem, device)
     line = verdict.partition("\n")[0]  # verdicts of several lines would be left out when the file is read
     keep_verdicts(verdicts_key(device), {text_of(kernel, problem, device): line})
     return verdict
@@ -128,6 +130,8 @@ def _complaint_about(trial: Trial, kernel: Kernel[Any], problem: Problem, device
     if wrong is None:
         return ""
     words = f"it computes wrong results: {diagnosis.in_words(wrong, problem)} ({problem.op} {problem})"
+    if not assured(kernel, device.capabilities):
+        words += f"; its subgroups may have other sizes than {kernel.subgroup} lanes"
     return words + diagnosis.steps(wrong, kernel, problem, device)
 
 

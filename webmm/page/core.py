@@ -57,6 +57,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
             "features",
         ),
     ),
+    "webmm.kernels.subgroups": ("SIZE_CONTROL", "SIZES", "assured", "pinned"),
     "webmm.page.stages": ("configurations", "light", "offered"),
     "webmm.wgsl.params": ("layout",),
     "webmm.problems.base": ("Extent", "check_floats"),

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from webmm.cases import op_of
 from webmm.cases.base import Op, Size
+from webmm.choose import suited
 from webmm.choose.tuned import kernel_of
 from webmm.dtypes import dtype_of
 from webmm.engine.device import Device
@@ -76,8 +77,8 @@ def run_bench(open_device: Open, wanted: Wanted) -> tuple[list[Record], roofline
 
 def _kernels(wanted: Wanted, device: Device, problem: Problem) -> list[Any]:
     """Return the kernels to measure, by default all stages that suit problems like `problem`."""
-    suited = (stage for stage in wanted.op.stages if stage().unsuited(problem) is None)
-    return wanted.kernels or [stage.on(device.capabilities) for stage in suited]
+    stages = (stage for stage in wanted.op.stages if stage().unsuited(problem) is None)
+    return wanted.kernels or [suited(stage, problem, device) for stage in stages]
 
 
 def _expected(device: Device, wanted: Wanted, dtype: str, sizes: list[Size]) -> Iterator[Record]:

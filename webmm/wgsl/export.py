@@ -14,22 +14,34 @@ from typing import Any
 
 from webmm.kernels.base import Kernel
 from webmm.kernels.sizes import valid_for
+from webmm.kernels.subgroups import SIZE_CONTROL
 from webmm.problems.base import Problem
 from webmm.wgsl.render import Dialect, Shader, params_bytes, render
+from webmm.wgsl.subgroups import contract
 
 WIDTH = 117  # columns of a header's line after "// "
 
 
 def stage(
-    kernel: Kernel[Any], problem: Problem, dialect: Dialect, *, general: bool = False, sized: bool = True
+    kernel: Kernel[Any],
+    problem: Problem,
+    dialect: Dialect,
+    *,
+    general: bool = False,
+    sized: bool = True,
+    pinned: bool = False,
 ) -> dict[str, Any]:
     """Return a stage as data in JSON types: its dispatches in order, buffers and scratch, and for which sizes it holds.
 
     The texts are specialised for `problem`, or with `general` right at any sizes. With `sized`, workgroups, uniforms,
-    and the sizes of buffers and scratch are given for `problem` as numbers, beside the rules. The main dispatch's keys
-    are also those of the result. Raises as `render()` does.
+    and the sizes of buffers and scratch are given for `problem` as numbers, beside the rules. With `pinned`, dispatches
+    that use subgroups ask for their size. The main dispatch's keys are also those of the result. Raises as `render()`
+    does.
     """
-    shaders = [render(each, problem, dialect, general=general) for each in kernel.dispatches]
+    shaders = [
+        render(each, problem, dialect, general=general, pinned=pinned and (each.subgroup > 0 or each is kernel))
+        for each in kernel.dispatches
+    ]
     dispatches = [_dispatch(shader, kernel, problem, sized) for shader in shaders]
     main = dispatches[len(kernel.before)]
     return {
@@ -95,6 +107,8 @@ def _contract(shader: Shader, kernel: Kernel[Any], problem: Problem) -> Iterator
     rule = step.grid_rule(shader.spec)
     if rule:
         yield from _wrapped(f"Grid: {rule['rule']}.")
+    if subgroups := contract(step, SIZE_CONTROL in shader.features):
+        yield from _wrapped(subgroups)
 
 
 def _shapes(shader: Shader) -> str:

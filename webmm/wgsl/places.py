@@ -17,6 +17,7 @@ from jinja2.lexer import Token, TokenStream
 from webmm.errors import WebmmError
 from webmm.wgsl.compilers import Place
 from webmm.wgsl.render import Shader, environment, filled_in, finished
+from webmm.wgsl.subgroups import sized
 
 MARK = re.compile("\ue000(.*?):(\\d+)\ue001")  # characters of private use, around a template's name and a line number
 OWN_EPILOGUE = "the epilogue"
@@ -41,6 +42,7 @@ def places(shader: Shader) -> list[Place | None]:
     marked = environment().overlay(extensions=[_Marks], bytecode_cache=None)  # the code that is kept has no marks
     try:
         text = filled_in(shader.kernel, shader.values, marked)
+        text = sized(text, shader.kernel, shader.dialect, shader.values["pinned"])
     except WebmmError:
         return []
     found: list[tuple[str, Place]] = []

@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from webmm.dtypes import F32, WIDE
 from webmm.errors import ConfigError, ShaderError, WebmmError
 from webmm.kernels.base import Binding, Kernel, features
+from webmm.kernels.subgroups import SIZE_CONTROL
 from webmm.problems.base import Problem
 from webmm.wgsl.compilers import Place
 from webmm.wgsl.params import U32, Layout, layout, pack, wgsl_struct
+from webmm.wgsl.subgroups import sized
 
 if TYPE_CHECKING:
     import jinja2
@@ -165,15 +167,17 @@ def render(
     general: bool = False,
     debug: bool = False,
     tags: tuple[str, ...] | None = None,
+    pinned: bool = False,
 ) -> Shader:
     """Return the shader of `kernel` specialised for `problem`, in the dialect of naga (wgpu) or Tint (browsers).
 
     Problems with the same specialisation share the shader. With `general`, it is right for problems like `problem`, in
-    types, layout and terms, of any sizes, strides and offsets. With `debug`, the template's lines that call `dbg…()`
-    are kept; they record values by tag in an additional binding, which `webmm.debug` reads. `tags` are those of all
-    dispatches that share the binding, by default the template's. Raises ConfigError for an unknown dialect or one that
-    cannot express the kernel, for tile sizes or element types that cannot work on any device, and for a text longer
-    than MAX_TEXT; ShaderError for a template that is missing or has an error.
+    types, layout and terms, of any sizes, strides and offsets. With `pinned`, which only Tint knows, it asks for the
+    size of subgroups that the kernel needs; otherwise it compares the size. With `debug`, the template's lines that
+    call `dbg…()` are kept; they record values by tag in an additional binding, which `webmm.debug` reads. `tags` are
+    those of all dispatches that share the binding, by default the template's. Raises ConfigError for an unknown dialect
+    or one that cannot express the kernel, for tile sizes or element types that cannot work on any device, and for a
+    text longer than MAX_TEXT; ShaderError for a template that is missing or has an error.
     """
     if dialect not in DIALECTS:
         raise ConfigError(f"unknown dialect {dialect!r}; choose from {', '.join(DIALECTS)}")
@@ -183,6 +187,9 @@ def render(
         raise ConfigError(
             f"{kernel.name} of {problem.dtype.name} cannot be written for {dialect}, which has no {problem.dtype.wgsl}"
         )
+    if pinned and (dialect != "tint" or not kernel.subgroup):
+        why = "uses no subgroups" if dialect == "tint" else f"cannot ask for its size of subgroups in {dialect}"
+        raise ConfigError(f"{kernel.name} of {kernel.op} {why}")
     if debug and problem.dtype.wide:
         raise ConfigError("debug shaders record float32; use operands of a shorter type")
     if reason := kernel.invalid() or kernel.unsuited(problem):
@@ -191,7 +198,7 @@ def render(
         tags = tags_of(kernel, problem, dialect)
     spec = kernel.general(problem) if general else kernel.specialise(problem)
     stored, nbytes = features(kernel, problem), kernel.workgroup_bytes_for(problem)
-    return _render(kernel, spec, stored, nbytes, dialect, tags if debug else None)
+    return _render(kernel, spec, stored, nbytes, dialect, tags if debug else None, pinned)
 
 
 def tags_of(kernel: Kernel[Any], problem: Problem, dialect: Dialect = "naga") -> tuple[str, ...]:
@@ -212,6 +219,7 @@ def _render(
     workgroup_bytes: int,
     dialect: Dialect,
     tags: tuple[str, ...] | None,
+    pinned: bool = False,
 ) -> Shader:
     bindings = (Binding(0, "params", "uniform", "Params"), *kernel.bindings(spec))
     if tags:
@@ -223,15 +231,17 @@ def _render(
         "vec2r": vector_type(2, real),
         "vec4r": vector_type(4, real),
         "dialect": dialect,
+        "pinned": pinned,
         "bindings": bindings,
         "constants": _constants(kernel),
         "params_struct": wgsl_struct(kernel.params, "Params", real),
         "tags": tags,
         "watch_struct": wgsl_struct(Watch, "Watch"),
     }
-    text = tidy(finished(filled_in(kernel, values), tags))
+    text = tidy(finished(sized(filled_in(kernel, values), kernel, dialect, pinned), tags))
     needed = stored | ({SUBGROUPS[dialect]} if kernel.subgroup else set())
     needed |= {MATRIX_UNITS[dialect]} if kernel.matrix_shape else set()
+    needed |= {SIZE_CONTROL} if pinned else set()
     size = len(DEBUG_LINE.sub("", text))
     if size > MAX_TEXT:
         why = f"its text has {size:,} characters, and drivers take minutes for more than {MAX_TEXT:,}"

@@ -8,11 +8,12 @@ from typing import Any
 
 from webmm.dtypes import F16
 from webmm.errors import ConfigError
+from webmm.kernels.subgroups import SIZE_CONTROL
 from webmm.wgsl.compilers import refused
 from webmm.wgsl.render import MATRIX_UNITS, SUBGROUPS
 
 ABSENT = "Tint comes with wgpudawn, which is not installed: pip install 'webmm[dev]' (Python 3.11 or newer)"
-FEATURES = F16.features | {SUBGROUPS["tint"], MATRIX_UNITS["tint"]}  # all that shaders enable
+FEATURES = F16.features | {SUBGROUPS["tint"], SIZE_CONTROL, MATRIX_UNITS["tint"]}  # all that shaders enable
 
 
 def installed() -> bool:

@@ -1,0 +1,30 @@
+"""Subgroups of 4, 8 and 16 lanes, which lavapipe has at three widths of vectors; wrong numbers of lanes are caught."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lanes import small, stages
+
+# In a process of its own: the width is read once.
+SCRIPT = Path(__file__).with_name("lanes.py")
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_every_stage_in_subgroups_of(lanes):
+    environment = {**os.environ, "LP_NATIVE_VECTOR_WIDTH": str(32 * lanes)}
+    done = subprocess.run([sys.executable, str(SCRIPT)], env=environment, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["lanes"] == lanes
+    assert found["failed"] == []
+    able = {f"{kernel.op} {kernel.name} {kernel.subgroup}" for cls in stages() for kernel in small(cls)}
+    assert set(found["right"]) == {name for name in able if int(name.split()[-1]) <= lanes}
+    assert set(found["refused"]) == {name for name in able if int(name.split()[-1]) == 2 * lanes}
+
+
+def test_every_op_with_subgroups_has_stages():
+    assert {cls.op for cls in stages()} == {"gemm", "weights", "reduce", "normalise"}
