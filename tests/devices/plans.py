@@ -81,7 +81,7 @@ def device(name: str) -> Any:
     adapter = SimpleNamespace(info=info | {"description": d["driver"]}, limits=d["limits"], features=d["features"])
     about, lanes = describe(0, adapter), min(d["subgroup_sizes"], default=0)  # lanes that every pipeline has
     able = dataclasses.replace(capabilities(about, adapter), subgroup_size=lanes)
-    settings = Settings(selftest=False)
+    settings = Settings(selftest=False, probe=False)
     return SimpleNamespace(info=about, engine=WGPU, capabilities=able, settings=settings, choices={}, rates={})
 
 
