@@ -73,13 +73,27 @@ def test_a_brief_probe_resembles_a_long_one(gpu):
         assert 1 / 10 < getattr(brief, name) / getattr(long, name) < 10, name  # the machine may do other work
 
 
-def test_nothing_is_probed_before_the_first_product(gpu, monkeypatch):
-    monkeypatch.setattr(idle, "TICK", 0.05)
+def test_nothing_is_probed_before_the_first_product_or_while_the_device_is_used(gpu, monkeypatch):
+    tried = []
+    monkeypatch.setattr(idle, "_probe", lambda *arguments: not tried.append(arguments))
     idle.probe_when_idle(gpu)
-    time.sleep(0.5)
+    time.sleep(0.6)
     assert not gpu.submissions.count
-    assert rates.known(gpu) is None
-    assert idle._waiting[gpu].thread.is_alive()
+    assert tried == []
+    with gpu.guard.using("uploading for long"):
+        webmm.matmul(A, A, device=gpu)
+        time.sleep(0.6)
+        assert tried == []
+    assert ended(gpu)
+    assert len(tried) == 1
+
+
+def test_the_exit_stops_the_thread(gpu, monkeypatch):
+    monkeypatch.setattr(idle, "IDLE", 60.0)
+    monkeypatch.setattr(idle, "_waiting", {})
+    idle.probe_when_idle(gpu)
+    idle._finish()
+    assert not idle._waiting[gpu].thread.is_alive()
 
 
 def test_a_product_ends_a_probe(gpu, monkeypatch):
@@ -136,7 +150,7 @@ def test_it_can_be_switched_off(off, monkeypatch):
     ("code", "probed"),
     [
         ("idle.USED, idle.SECONDS = 0, 20", True),
-        ("", False),  # a short program
+        ("idle.SECONDS = 20", False),  # a short program
         ("idle.USED = 0; os.environ['WEBMM_PROBE'] = 'off'", False),
         ("idle.IDLE = 0.01; import time; AFTER = lambda: time.sleep(0.1)", False),  # the exit interrupts a probe
         ("idle.USED = 0; AFTER = lambda: webmm.engine.device.default_device().close()", False),
