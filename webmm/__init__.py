@@ -208,5 +208,11 @@ class _Above:
 
         return tune_at_first_use
 
+    @cached_property
+    def probe(self) -> hooks.ProbeWhenIdle:
+        from webmm.measure.idle import probe_when_idle
+
+        return probe_when_idle
+
 
 hooks.above = _Above()

@@ -130,6 +130,9 @@ class Settings:
     precision: Precision = _setting(
         precision_mode, "highest", "precision of float32 products: highest, or high, which allows matrix units"
     )
+    probe: bool = _setting(
+        _switch, True, "whether a GPU of unknown speed is probed when the process has left it idle, or at exit"
+    )
     selftest: bool = _setting(_switch, True, "whether a shader must pass a self-test before its first use on a driver")
     log: str = _setting(_topics, "", _SHOWN)
     log_file: Path | None = _setting(

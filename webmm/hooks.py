@@ -59,6 +59,13 @@ class TuneAtFirstUse(Protocol):
         """Tune for `problem`, as `tune` ("quick" or "auto") says, unless the adapter has a record of it."""
 
 
+class ProbeWhenIdle(Protocol):
+    """`webmm.measure.idle.probe_when_idle`."""
+
+    def __call__(self, device: Any, /) -> None:
+        """Probe a GPU of unknown speed, when it has been idle, or at exit."""
+
+
 class Above(Protocol):
     """What the engine (operators of arrays) and `webmm.choose` call of higher layers."""
 
@@ -105,6 +112,10 @@ class Above(Protocol):
     @property
     def tune(self) -> TuneAtFirstUse:
         """Tuning at first use."""
+
+    @property
+    def probe(self) -> ProbeWhenIdle:
+        """A probe of a device later on."""
 
 
 above: Above

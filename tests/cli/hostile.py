@@ -300,6 +300,7 @@ SETTINGS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("nan", "inf", "-1", "1e300", "true", "{}", "9" * 400), "must be a number of seconds"),
         LONG: "is not valid TOML",
     },
+    "probe": {"2": "on or off", "{}": "on or off"},
     "selftest": {"2": "on or off", "{}": "on or off"},
     "log": {'"shout"': "neither a topic", '"\\u001b[31m"': r"'\x1b[31m'", "{a = 1}": "must be text"},
     "log_file": {'"missing/webmm.log"': "cannot write the log", '"."': "cannot write the log", "[]": "must be text"},

@@ -251,6 +251,7 @@ def test_explain(webmm: Cli) -> None:
     done = webmm("explain", "100", "200", "300")
     assert done.returncode == 0
     assert "→" in done.stdout
+    assert "\npredicted by rates fitted to times on such a CPU, shipped with webmm\n" in done.stdout
 
 
 def test_the_help_names_every_op() -> None:

@@ -1,6 +1,7 @@
 """The time model on a device other than the one it was fitted on: how a probe and tuning correct it, in counts."""
 
 import dataclasses
+import datetime
 import json
 import math
 import random
@@ -75,6 +76,41 @@ def test_a_model_fitted_on_the_adapter_is_not_rescaled():
 def test_a_model_without_rates_is_not_rescaled():
     silent = dataclasses.replace(H200, rates=None)
     assert adapted.at_rates(silent, FITTED_AT) == silent
+
+
+def test_the_origin_of_the_rates_is_stated(monkeypatch):
+    monkeypatch.setattr(model, "shipped", lambda: {"nvidia-h200": MODEL, "llvmpipe": MODEL})
+    assert adapted.origin(device("NVIDIA H200")) == "fitted to times on this adapter, shipped with webmm"
+    assert adapted.origin(device("llvmpipe (LLVM 20)", "cpu")) == "fitted to times on such a CPU, shipped with webmm"
+    vendor = "in the shipped fit of another adapter of its vendor: 15,100 GFLOP/s f32"
+    assert adapted.origin(device("NVIDIA A")).startswith(
+        f"typical of a discrete GPU, since it was not probed, {vendor}"
+    )
+    typical = "typical of an integrated GPU, since it was not probed: 8,300 GFLOP/s f32"
+    assert adapted.origin(device("Apple M2", "integrated")).startswith(typical)
+    assert adapted.origin(device("Microsoft Basic Render Driver", "cpu")).startswith("typical of a CPU: 150 GFLOP/s")
+
+
+def test_the_origin_of_probed_rates_has_the_date(folder):
+    probed(RADEON, gflops=1234.0)
+    today = datetime.date.today().isoformat()
+    assert rates.probed_on(RADEON) == today
+    assert adapted.origin(RADEON).startswith(f"of a probe on {today}: 1,234 GFLOP/s f32")
+    file = folder / rates.RATES_FILE
+    for date in ("null", "7", '"yesterday"', '"\\u001b[31m"'):
+        file.write_text(file.read_text().replace(f'"{rates.probed_on(RADEON) or "?"}"', date, 1))
+        assert rates.probed_on(RADEON) == ""
+        assert adapted.origin(RADEON).startswith("of a probe: 1,234 GFLOP/s f32")
+        file.write_text(file.read_text().replace(f'"date": {date}', '"date": "2026-11-25"', 1))
+
+
+def test_what_a_probe_can_add(folder):
+    assert adapted.unprobed(RADEON)
+    assert adapted.unprobed(device("NVIDIA A"))
+    assert not adapted.unprobed(device("NVIDIA H200"))  # fitted
+    assert not adapted.unprobed(device("a CPU", "cpu"))
+    rates.store(RADEON, FITTED_AT)
+    assert not adapted.unprobed(RADEON)
 
 
 def test_shipped_models_state_their_rates():

@@ -22,7 +22,7 @@ LAYERS = (
     "arguments",
     "engine",
     "choose",
-    *("measure.verify", "measure.roofline", "cases"),
+    *("measure.verify", "measure.roofline", "measure.idle", "cases"),
     "calls",
     "dask",
     *("wgsl.naga", "wgsl.tint", "wgsl.check", "plugins", "measure.diagnosis", "measure.bench"),

@@ -14,6 +14,7 @@ from webmm.calls.executor import Labelled
 from webmm.calls.operands import Operandish, opened, returned
 from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
+from webmm.choose.elementwise import COMPATIBLE
 from webmm.dtypes import F32
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError, ShaderError
@@ -21,7 +22,7 @@ from webmm.kernels.elementwise.map import Map
 from webmm.problems.elementwise import Elementwise
 from webmm.wgsl.epilogues import Epilogue, activation_name
 
-TRIAL_SIZE = 1000  # elements in the test of an epilogue
+TRIAL_SIZE, TRIAL = 1000, Map(COMPATIBLE)  # the elements and the kernel of the test of an epilogue
 
 _tested: MutableMapping[Device, set[str]] = weakref.WeakKeyDictionary()  # names of user-defined epilogues that passed
 
@@ -96,10 +97,10 @@ def activation_on(device: Device, activation: str | Epilogue | None) -> str:
     if isinstance(activation, Epilogue) and name not in _tested.setdefault(device, set()):
         problem = Elementwise(name, TRIAL_SIZE, F32)
         try:
-            device.pipeline(device.shader(Map(), problem))
+            device.pipeline(device.shader(TRIAL, problem))
         except ShaderError as error:
             raise ShaderError(f"epilogue {activation.wgsl!r}: {error}") from error
-        if reason := choose.refused(Map(), problem, device):
+        if reason := choose.refused(TRIAL, problem, device):
             raise ShaderError(f"epilogue {activation.wgsl!r} and its NumPy function differ: {reason}")
         _tested[device].add(name)
     return name

@@ -7,7 +7,7 @@ of kernels that the model of cost ranks (`webmm.choose.model`), or those that ru
 were fitted on such a device, only records of almost exactly the same shape come before predictions. A shape without a
 record can be tuned at its first use (`tune="quick"`, `tune="auto"`).
 
-The self-test and the tuner run problems themselves, and so belong to a higher layer; they are called through
+The self-test, the tuner and the probe run problems themselves, and so belong to a higher layer; they are called through
 `webmm.hooks`.
 
 The package is in the translated subset (docs/page.md).
@@ -154,6 +154,8 @@ def choose(problem: Problem, device: Device, tune: Tune | None = None) -> Kernel
             if len(device.choices) >= MAX_CHOICES:
                 device.choices.clear()
             device.choices[now, problem, mode] = kernel
+            if mode != "off" and device.settings.probe:
+                hooks.above.probe(device)
             return kernel
         reasons.append(f"{kernel.name} {reason.splitlines()[0]}")
     raise UnsupportedError(f"no kernel can compute {problem} on {device.capabilities.name}: {'; '.join(reasons)}")

@@ -65,6 +65,27 @@ def uncorrected(device: Device, rates: Rates | None) -> Model:
     return at_rates(model, rates or typical_rates(device))
 
 
+def unprobed(device: Device) -> bool:
+    """Return whether a probe would tell the model what it does not know of the device: a GPU without fitted times."""
+    return device.info.kind != "cpu" and shipped_for(device)[1] != "adapter" and probed.known(device) is None
+
+
+def origin(device: Device) -> str:
+    """Return where the rates of `model_of(device)` come from, in words."""
+    near, rates = shipped_for(device)[1], probed.known(device)
+    if near == "adapter" or (near == "vendor" and device.info.kind == "cpu"):
+        return f"fitted to times on {'this adapter' if near == 'adapter' else 'such a CPU'}, shipped with webmm"
+    if rates:
+        date = probed.probed_on(device)
+        words = f"of a probe{f' on {date}' if date else ''}"
+    else:
+        rates, kind = typical_rates(device), device.info.kind
+        words = "typical of a CPU" if kind == "cpu" else f"typical of {'a' if kind == 'discrete' else 'an'} {kind} GPU"
+        words += "" if kind == "cpu" else ", since it was not probed"
+    fit = ", in the shipped fit of another adapter of its vendor" if near == "vendor" else ""
+    return f"{words}{fit}: {rates}"
+
+
 def typical_rates(device: Device) -> Rates:
     """Return the rates of a typical device of this kind."""
     return TYPICAL.get(device.info.kind, TYPICAL["integrated"])

@@ -21,6 +21,12 @@ class Uses:
         self._active: set[Use] = set()
         self._action: Callable[[], None] | None = None
         self._exclusive = False
+        self._ended = time.perf_counter()
+
+    @property
+    def idle(self) -> float:
+        """The seconds since the last use ended, or since none ever began; 0 while one is under way."""
+        return 0.0 if self._active else time.perf_counter() - self._ended
 
     def use(self, waits: bool = False) -> Use:
         """Return a context that counts as a use by the calling thread; with `waits` it waits for an exclusive end."""
@@ -51,6 +57,7 @@ class Uses:
 
     def leave(self, use: Use) -> None:
         """Stop counting `use`; the last one to leave runs the pending action."""
+        self._ended = time.perf_counter()
         self._active.discard(use)
         if self._action and not self._active:
             self._finish()

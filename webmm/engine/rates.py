@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,9 +63,24 @@ def known(device: Core) -> Rates | None:
     return Rates.of(noted(file, SCHEMA).get(rates_key(device)))
 
 
-def keep(device: Core, rates: Rates) -> None:
-    """Store the device's rates; raises ConfigError if the file cannot be written."""
-    entry: dict[str, Any] = dataclasses.asdict(rates)
+def probed_on(device: Core) -> str:
+    """Return the date of the device's probe, such as 2026-11-25; "" if it was not probed, or by an older version."""
+    entry = noted(path(), SCHEMA).get(rates_key(device))
+    date = entry.get("date") if isinstance(entry, dict) else None
+    try:
+        return datetime.date.fromisoformat(date or "").isoformat()
+    except (TypeError, ValueError):
+        return ""
+
+
+def store(device: Core, rates: Rates) -> None:
+    """Store the device's rates, for shapes that are chosen from now on; raises as `keep()`."""
+    entry: dict[str, Any] = dataclasses.asdict(rates) | {"date": datetime.date.today().isoformat()}
     note(path(), SCHEMA, rates_key(device), lambda before: entry)
+
+
+def keep(device: Core, rates: Rates) -> None:
+    """Store the device's rates, and choose anew by them; raises ConfigError if the file cannot be written."""
+    store(device, rates)
     device.capabilities = dataclasses.replace(device.capabilities, workgroups=rates.workgroups)
     generation.advance()

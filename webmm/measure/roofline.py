@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +27,11 @@ BINDINGS = (
 COPY_WORKGROUP = 256
 CACHED = 2**20  # float32 elements of a copy that stays within a cache
 MAX_AT_ONCE = 2**11  # workgroups
+FEW = 64  # workgroups that show how long a dispatch takes
 SLOWED = 1.4  # times the duration of a single workgroup: beyond it, workgroups no longer all run at once
 BRIEFLY = (0.01, 0.01)  # seconds of warm-up and of timing
+# A brief probe: times for a measurement, the longest dispatch in seconds, and the bytes of a copy beyond most caches.
+MOMENT, LONGEST, BEYOND_CACHE, BEYOND_LARGE_CACHE = (0.002, 0.002), 0.01, 2**25, 2**27
 
 
 @dataclass(frozen=True)
@@ -81,13 +85,46 @@ def probe_and_keep(device: Device, ceiling: Roofline) -> None:
             rates.keep(device, probe(device, ceiling))
 
 
+def probe_briefly(device: Device, go_on: Callable[[], bool]) -> Rates | None:
+    """Measure the rates in half a second to a second, less accurately; None once `go_on()` is False.
+
+    It is asked before each of seven parts, of which the first takes 0.4 s, to wake an idle GPU, and the others less.
+    """
+    nbytes = BEYOND_LARGE_CACHE if device.info.kind == "discrete" else BEYOND_CACHE
+    elements = min(nbytes, device.capabilities.limit("max-storage-buffer-binding-size")) // 16 * 4
+    variants = list(fma_variants(device.info.kind == "cpu"))
+    parts: list[Callable[[], float]] = [
+        lambda: _copy_us(device, 4),
+        lambda: _copy_us(device, CACHED),
+        lambda: 8 * elements / _copy_us(device, elements) / 1e3,
+        lambda: workgroups_at_once(device, MOMENT),
+        *(functools.partial(_brief_rate, device, variant) for variant in variants),
+    ]
+    found = [part() for part in parts if go_on()]
+    if len(found) < len(parts):
+        return None
+    launch, cached, gbytes, workgroups, *gflops = found
+    return Rates(max(gflops), gbytes, 8 * CACHED / max(cached - launch, 1e-3) / 1e3, launch, int(workgroups))
+
+
+def _brief_rate(device: Device, variant: FmaVariant) -> float:
+    """Return the FMA rate of a variant in GFLOP/s, with fewer workgroups if a dispatch would take too long."""
+    few = dataclasses.replace(variant, workgroups=min(FEW, variant.workgroups))
+    with device.array(np.full(8, 0.5, np.float32)) as source:
+        rate = _rate(device, few, source, MOMENT)
+        fitting = int(few.workgroups * LONGEST * 1e9 * rate / few.flops)
+        if fitting <= few.workgroups:
+            return rate
+        return _rate(device, dataclasses.replace(variant, workgroups=min(variant.workgroups, fitting)), source, MOMENT)
+
+
 def _copy_us(device: Device, elements: int) -> float:
     """Return the time of copying `elements` float32, in µs."""
     with device.zeros((elements,)) as source, device.empty((elements,)) as result:
         return time_launch(device, copy(device, source, result), *BRIEFLY).best_us
 
 
-def workgroups_at_once(device: Device) -> int:
+def workgroups_at_once(device: Device, seconds: tuple[float, float] = BRIEFLY) -> int:
     """Return how many workgroups can run at the same time without slowing each other down.
 
     Each workgroup keeps a multiprocessor's arithmetic units busy, so one workgroup more than there are multiprocessors
@@ -99,10 +136,10 @@ def workgroups_at_once(device: Device) -> int:
         launch = _launch(device, "fma", settings, 1, source, out)
 
         def slowed(count: int) -> bool:
-            took = time_launch(device, dataclasses.replace(launch, grid=(count, 1, 1)), *BRIEFLY).best_us
+            took = time_launch(device, dataclasses.replace(launch, grid=(count, 1, 1)), *seconds).best_us
             return took > SLOWED * single
 
-        single = time_launch(device, launch, *BRIEFLY).best_us
+        single = time_launch(device, launch, *seconds).best_us
         low, high = 1, 2
         while high < MAX_AT_ONCE and not slowed(high):
             low, high = high, 2 * high
@@ -127,15 +164,17 @@ def copy_bytes(cpu: bool) -> int:
 
 def _fma_rate(device: Device) -> float:
     """Return the rate of the fastest variant: short runs find it, long ones measure it."""
-
-    def rate(variant: FmaVariant, *seconds: float) -> float:
-        with device.empty((variant.invocations * 4,)) as out:
-            launch = _launch(device, "fma", variant.settings, variant.workgroups, source, out)
-            return variant.flops / time_launch(device, launch, *seconds).best_us / 1e3
-
     with device.array(np.full(8, 0.5, np.float32)) as source:
-        fastest = max(fma_variants(device.info.kind == "cpu"), key=lambda variant: rate(variant, *BRIEFLY))
-        return rate(fastest, 0.1)
+        variants = fma_variants(device.info.kind == "cpu")
+        fastest = max(variants, key=lambda variant: _rate(device, variant, source, BRIEFLY))
+        return _rate(device, fastest, source, (0.1,))
+
+
+def _rate(device: Device, variant: FmaVariant, source: Array, seconds: tuple[float, ...]) -> float:
+    """Return the FMA rate of a variant in GFLOP/s."""
+    with device.empty((variant.invocations * 4,)) as out:
+        launch = _launch(device, "fma", variant.settings, variant.workgroups, source, out)
+        return variant.flops / time_launch(device, launch, *seconds).best_us / 1e3
 
 
 def copying(device: Device) -> tuple[Launch, tuple[Array, Array]]:

@@ -70,6 +70,8 @@ def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open)
             problem = cut[0].problem
             lines.append(f"too large for one dispatch: cut into {len(cut):,} pieces, the first is {title(problem)}")
         ranked = candidates(problem, device, device.settings.tune)
+        if any(why.startswith("predicted ") for why in ranked.values()):
+            lines.append(f"predicted by rates {adapted.origin(device)}")
         for place, (kernel, why) in enumerate(ranked.items()):
             reason = refused(kernel, problem, device)
             workgroups = sum(math.prod(step.dispatch(problem)) for step in kernel.dispatches)
