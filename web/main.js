@@ -42,9 +42,6 @@ export class App extends EventTarget {
     return this.device.bundle;
   }
 
-  /** Why a record is not used although this version has its kernel, or null. */
-  refusal = (/** @type {RunRecord} */ record) => this.bundle.refusal(record);
-
   /** The rates that `roofline()` measured, or null before the first call. */
   get ceilings() {
     return this.#roofline;
@@ -118,7 +115,7 @@ export class App extends EventTarget {
   /** @returns {RunRecord[]} */
   tuned() {
     try {
-      return fromJson(localStorage.getItem(TUNED) ?? "", this.refusal);
+      return fromJson(localStorage.getItem(TUNED) ?? "", this.bundle);
     } catch {
       return []; // nothing stored yet, or nothing that this version can read
     }
@@ -291,7 +288,7 @@ async function start() {
 /** @param {App} app */
 async function openLink(app) {
   try {
-    const records = await fromFragment(location.hash.slice("#run=".length), app.refusal);
+    const records = await fromFragment(location.hash.slice("#run=".length), app.bundle);
     app.addRun(`link: ${records[0]?.adapter ?? "no records"}`, records);
   } catch (error) {
     banner(inWords(error));

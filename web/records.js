@@ -2,7 +2,9 @@
 /** Reading and writing records, in the JSON schema of Python's `webmm.measure.records`. */
 
 import { ProblemError } from "./errors.js";
+import { Dict, provide } from "./python.js";
 
+/** @typedef {import("./bundle.js").Bundle} Bundle */
 /** @typedef {import("./kernels.js").Config} Config */
 /** @typedef {import("./problems.js").Task} Task */
 /** @typedef {"ok" | "unsupported" | "compile" | "runtime" | "incorrect" | "timeout" | "skipped"} Status */
@@ -48,11 +50,11 @@ export const RECORD_FIELDS = /** @type {const} */ ([
 ]);
 /** What a measurement was made on. */
 const DEVICE = /** @type {const} */ (["adapter", "backend", "driver", "engine", "version"]);
-export const STATUSES = ["ok", "unsupported", "compile", "runtime", "incorrect", "timeout", "skipped"];
 
 export const SCHEMA = "webmm.records/1";
 const MAX_RECORDS = 10_000; // longer tables are slow and unreadable
 const MAX_UNPACKED = 2 ** 23; // bytes; a record takes about 500
+provide("webmm.text.is_plain", (/** @type {string} */ text) => !/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u.test(text));
 const PIECE = 2 ** 10; // compressed bytes unpacked at a time; at most a thousand times as many come out
 
 /** @param {RunRecord[]} records @param {object} about entries of the header, such as `command` @returns {string} a header, then one record per line */
@@ -71,10 +73,8 @@ function finite(value) {
   return Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
-/** Why a valid record is refused all the same, or null: `Bundle.refusal`. @typedef {(record: RunRecord) => string | null} Refusal */
-
-/** @param {string} text @param {Refusal} refusal @returns {RunRecord[]} throws ProblemError for anything but a valid document */
-export function fromJson(text, refusal) {
+/** @param {string} text @param {Bundle} bundle @returns {RunRecord[]} throws ProblemError for anything but a valid document */
+export function fromJson(text, bundle) {
   let document;
   try {
     document = JSON.parse(text);
@@ -93,60 +93,25 @@ export function fromJson(text, refusal) {
       `the document contains ${document.records.length} records; this page shows at most ${MAX_RECORDS}`,
     );
   }
-  return document.records.map((/** @type {unknown} */ row, /** @type {number} */ i) => {
-    const record = checked(row, i);
-    const reason = refusal(record);
-    if (reason) throw new ProblemError(`record ${i + 1} ${reason}`);
-    return record;
-  });
+  return document.records.map((/** @type {unknown} */ row, /** @type {number} */ i) => checked(row, i, bundle));
 }
 
-const FIGURES = ["median_us", "best_us", "spread_us", "gflops", "max_error", "error_bound", "peak_fraction"];
-/** The defaults of fields that documents may omit. */
-const DEFAULTS = {
-  batch: 1,
-  backend: "",
-  driver: "",
-  layout: "nn",
-  variant: "",
-  reason: null,
-  clock: null,
-  samples: null,
-  ...Object.fromEntries(FIGURES.map((name) => [name, null])),
-};
-const WORDS = new Map([
-  ["inf", Infinity],
-  ["nan", NaN],
-]);
+const isObject = (/** @type {unknown} */ x) => typeof x === "object" && x !== null && !Array.isArray(x);
+const dict = (/** @type {any} */ x) => (isObject(x) ? new Dict(Object.entries(x)) : x);
 
-const isText = (/** @type {unknown} */ value) => typeof value === "string";
-const isSize = (/** @type {any} */ value) => Number.isSafeInteger(value) && value >= 1;
-const isSetting = (/** @type {unknown} */ value) => ["number", "string", "boolean"].includes(typeof value);
-const isConfig = (/** @type {any} */ value) =>
-  typeof value === "object" && !Array.isArray(value) && Object.values(value).every(isSetting);
-
-/** The conditions on the fields. @type {[(value: any) => boolean, string[]][]} */
-const RULES = [
-  [isText, ["kernel", "dtype", "adapter", "engine", "version", "op", "backend", "driver", "layout", "variant"]],
-  [isSize, ["m", "n", "k", "batch"]],
-  [(value) => STATUSES.includes(value), ["status"]],
-  [(value) => value === null || isText(value), ["reason", "clock"]],
-  [(value) => value === null || isSize(value), ["samples"]],
-  [(value) => value === null || (typeof value === "number" && !(value < 0)), FIGURES],
-  [isConfig, ["config"]],
-];
-
-/** @param {any} row @param {number} i @returns {RunRecord} a record of the row's known fields; throws ProblemError for an invalid one */
-function checked(row, i) {
-  const where = `record ${i + 1}`;
-  if (row === null || typeof row !== "object") throw new ProblemError(`${where} is not an object`);
-  const said = { ...DEFAULTS, ...row, config: row.config ?? {} };
-  for (const name of FIGURES) said[name] = WORDS.get(said[name]) ?? said[name];
-  for (const [holds, names] of RULES) {
-    const wrong = names.find((name) => !holds(said[name]));
-    if (wrong) throw new ProblemError(`${where} has no ${wrong in row ? "valid " : ""}${wrong}`);
+/** @param {any} row @param {number} i @param {Bundle} bundle @returns {RunRecord} a record of the row's known fields; throws ProblemError for an invalid one */
+function checked(row, i, { core }) {
+  try {
+    const record = core.Record.from_json(
+      isObject(row) && row.config ? dict({ ...row, config: dict(row.config) }) : dict(row),
+    );
+    const refusal = core.refusal(record);
+    if (refusal) throw new ProblemError(refusal);
+    const read = Object.fromEntries(RECORD_FIELDS.map((name) => [name, record[name]]));
+    return /** @type {any} */ ({ ...read, config: Object.fromEntries(record.config) });
+  } catch (error) {
+    throw error instanceof ProblemError ? new ProblemError(`record ${i + 1} ${error.message}`) : error;
   }
-  return /** @type {RunRecord} */ (Object.fromEntries(RECORD_FIELDS.map((name) => [name, said[name]])));
 }
 
 /**
@@ -161,8 +126,8 @@ export async function toFragment(records) {
   return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 }
 
-/** @param {string} fragment @param {Refusal} refusal @returns {Promise<RunRecord[]>} throws ProblemError for a damaged link */
-export async function fromFragment(fragment, refusal) {
+/** @param {string} fragment @param {Bundle} bundle @returns {Promise<RunRecord[]>} throws ProblemError for a damaged link */
+export async function fromFragment(fragment, bundle) {
   let text;
   try {
     const binary = atob(fragment.replaceAll("-", "+").replaceAll("_", "/"));
@@ -172,7 +137,7 @@ export async function fromFragment(fragment, refusal) {
       ? error
       : new ProblemError("the link's results are damaged; ask for the link again");
   }
-  return fromJson(text, refusal);
+  return fromJson(text, bundle);
 }
 
 /** @param {Uint8Array<ArrayBuffer>} bytes @returns {Promise<string>} */

@@ -11,10 +11,11 @@ from click.testing import CliRunner
 
 import webmm
 from webmm import ConfigError, ProblemError, qmatmul
+from webmm.cases import OPS
+from webmm.cases.streaming import StreamingOp
 from webmm.cli import main
 from webmm.dask import apply_to_files, files
 from webmm.dask.ops import READ, op_of_files
-from webmm.dask.ops_of_one import NORMS
 
 RNG = np.random.default_rng(5)
 X = RNG.standard_normal((83, 47)).astype(np.float32)
@@ -55,8 +56,8 @@ def test_every_op(device, path, op, axis):
 
 
 def test_every_reduction_and_norm_is_one_of_the_calls(device):
-    assert set(NORMS) == {"layer_norm", "rms_norm"}
-    for op in ("reduce:mean", "reduce:logsumexp", "normalise:rms_norm", "elementwise:gelu"):
+    rows = (row for row in OPS.values() if isinstance(row, StreamingOp))
+    for op in (f"{row.name}:{variant}" for row in rows for variant in row.variants):
         assert op_of_files(op).compute([X], device).shape in ((83, 1), X.shape)
 
 
@@ -127,12 +128,19 @@ def test_float64_and_other_types(device, path):
     )
     with pytest.raises(ProblemError, match="float64 is not supported by activations"):
         apply_to_files("gelu", path, path.with_name("z.npy"), device=device)
-    assert sorted(each.name for each in path.parent.iterdir()) == ["x.npy", "y.npy"]  # nothing is left
     with pytest.raises(ProblemError, match="a piece has at least one row or column, not 0"):
-        apply_to_files("gelu", path, path.with_name("z.npy"), device=device, tile=0)
+        apply_to_files("softmax", path, path.with_name("z.npy"), device=device, tile=0)
     np.save(path, X.astype(np.int64))
     with pytest.raises(ProblemError, match="holds <i8; cast to float32"):
         apply_to_files("reduce:mean", path, path.with_name("z.npy"), device=device)
+
+
+def test_a_call_whose_first_piece_is_refused_leaves_no_files(device, path):
+    np.save(path, np.ones((5, 5), np.int8))
+    scales = {"scale_a": 1.0, "zero_a": 1000, "scale_b": 1.0, "zero_b": 0}
+    with pytest.raises(ProblemError, match="zero_a"):
+        apply_to_files("quantized", [path, path], path.with_name("z.npy"), arguments=scales, device=device)
+    assert [each.name for each in path.parent.iterdir()] == ["x.npy"]
 
 
 def command(path, *arguments):

@@ -21,7 +21,9 @@ import pytest
 
 from tests.web.conftest import missing
 from webmm.arguments.quantized import integer_range
+from webmm.cases import exact
 from webmm.cases.quantized import scheme_of
+from webmm.cases.reduce import exactly_reduced
 from webmm.choose import tuned
 from webmm.dtypes import F16, U8
 from webmm.engine import timing
@@ -30,7 +32,7 @@ from webmm.kernels import STAGES
 from webmm.kernels.base import Capabilities, Kernel
 from webmm.kernels.gemm.naive import Naive
 from webmm.measure.records import Record
-from webmm.page import bundle, exact, ladders, minify, stages, translated
+from webmm.page import bundle, ladders, minify, stages, translated
 from webmm.page.index import SCHEMA
 from webmm.page.script import templates
 from webmm.problems.base import Problem
@@ -146,12 +148,12 @@ ANY_DEVICE = Capabilities(
 )
 
 
-def ladder_rows() -> Iterator[tuple[ladders.Ladder, Problem, list[Kernel[Any]]]]:
+def ladder_rows() -> Iterator[tuple[exact.Ladder, Problem, list[Kernel[Any]]]]:
     """Yield each problem of each ladder for each kind of device, with the kernels on it."""
-    for ladder, kind in itertools.product(ladders.LADDERS, ("gpu", "cpu")):
+    for ladder, kind in itertools.product(ladders.every(), ("gpu", "cpu")):
         for dtype, size in itertools.product(ladder.dtypes, ladder.sizes[kind]):
             problem = ladder.case(size, dtype).problem
-            yield ladder, problem, ladder.stages(kind, problem)
+            yield ladder, problem, ladders.stages(ladder, kind, problem)
 
 
 def test_ladder_stages_can_run_and_have_their_inputs() -> None:
@@ -175,28 +177,28 @@ def test_every_stage_is_in_a_ladder() -> None:
 
 def test_the_page_has_the_same_ladders(page: Path) -> None:
     text = (page / "bundle/ladders.js").read_text()
-    assert re.findall(r'title:"([^"]+)"', text) == [ladder.title for ladder in ladders.LADDERS]
+    assert re.findall(r'title:"([^"]+)"', text) == [ladder.title for ladder in ladders.every()]
     prints = [
         str(ladder.fingerprint(size, dtype))
-        for ladder in ladders.LADDERS
+        for ladder in ladders.every()
         for kind in ("gpu", "cpu")
         for dtype, size in itertools.product(ladder.dtypes, ladder.sizes[kind])
     ]
     assert sorted(re.findall(r"fingerprint:(\d+)", text)) == sorted(prints)
 
 
-@pytest.mark.parametrize("ladder", ladders.LADDERS, ids=lambda ladder: ladder.title)
-def test_gpu_ladders_use_the_settings_chosen_by_python(ladder: ladders.Ladder) -> None:
+@pytest.mark.parametrize("ladder", ladders.every(), ids=lambda ladder: ladder.title)
+def test_gpu_ladders_use_the_settings_chosen_by_python(ladder: exact.Ladder) -> None:
     settings = set()
     for size in ladder.sizes["gpu"]:
         problem = ladder.case(size, ladder.dtypes[0]).problem
-        stages = ladder.stages("gpu", problem)
+        stages = ladders.stages(ladder, "gpu", problem)
         names = {stage.name for stage in stages}
         best = next(kernel for kernel in ladders.made_for_gpus(problem) if kernel.name in names)
         assert best in stages
         assert [stage.name for stage in stages] == [kernel.name for kernel in ladder.kernels["gpu"]]
         settings.add(tuple(stages))
-        assert ladder.stages("cpu", problem) == list(ladder.kernels["cpu"])
+        assert ladders.stages(ladder, "cpu", problem) == list(ladder.kernels["cpu"])
     assert len(settings) > 1, "the settings do not depend on the shape"
 
 
@@ -213,8 +215,8 @@ def test_prepared_inputs_follow_the_documented_hash() -> None:
     assert drawn.integers.tolist() == values
 
 
-@pytest.mark.parametrize("ladder", ladders.LADDERS, ids=lambda ladder: ladder.title)
-def test_prepared_results_agree_with_numpy(ladder: ladders.Ladder) -> None:
+@pytest.mark.parametrize("ladder", ladders.every(), ids=lambda ladder: ladder.title)
+def test_prepared_results_agree_with_numpy(ladder: exact.Ladder) -> None:
     for dtype in ladder.dtypes:
         size = ladder.sizes["cpu"][0]
         case = ladder.case(size, dtype)
@@ -254,7 +256,7 @@ def test_fingerprints_depend_on_values_and_positions() -> None:
 
 
 def test_inexact_expected_results_are_refused() -> None:
-    case = exact.reduced("sum", (1, 2**20), F16)
+    case = exactly_reduced("sum", (1, 2**20), F16)
     with pytest.raises(ConfigError, match="is not exact in float16"):
         _ = replace(case, compute=lambda x: np.array([4097])).expected
 

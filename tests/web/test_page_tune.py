@@ -39,7 +39,7 @@ def test_tune_export_import_and_compare(page) -> None:
 VALID = {
     **dict.fromkeys(("op", "kernel", "dtype", "adapter", "engine", "version"), "some"),
     **dict.fromkeys(("m", "n", "k"), 8),
-    "status": "ok",
+    **{"status": "ok", "median_us": 1.0, "gflops": 2},
 }
 UNPRINTABLE = {"toString": 1}  # JavaScript cannot convert it to a string
 INVALID = [
@@ -53,6 +53,8 @@ INVALID = [
     ({"backend": None}, "no valid backend"),
     ({"gflops": "constructor"}, "no valid gflops"),
     ({"gflops": -1}, "no valid gflops"),
+    ({"gflops": None}, "is ok, but has no positive median_us and gflops"),
+    ({"adapter": "two\nlines"}, "no valid adapter"),
     ({"config": [8]}, "no valid config"),
     ({"config": {"bm": UNPRINTABLE}}, "no valid config"),
     (ABSURD := {"op": "gemm", "kernel": "tile_2d", "config": {"tm": 1024}}, "tm must be one of 2, 4, 8, not 1024"),

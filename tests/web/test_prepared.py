@@ -22,7 +22,7 @@ THIN, DOUBLES, PRODUCTS, WEIGHTS, SUMS, MAXIMA, PLACES = (str(number) for number
 def judge(outcomes: list[dict]) -> None:
     assert [o for o in outcomes if o["reason"] and not LEGITIMATE.search(o["reason"])] == []
     assert [o for o in outcomes if not o["reason"] and o["wrong"] is not None] == []
-    for ladder in ladders.LADDERS:
+    for ladder in ladders.every():
         right = {o["label"] for o in outcomes if o["title"] == ladder.title and not o["reason"]}
         assert right >= {kernel.name for kernel in ladder.kernels["cpu"] if not kernel.subgroup}
 
@@ -58,7 +58,7 @@ def run_ladder(page, op: str, size: str) -> dict[str, str]:
 
 def test_ladder_of_reductions(page) -> None:
     statuses = run_ladder(page, SUMS, "61×1001")
-    ladder = ladders.LADDERS[int(SUMS) - 1]
+    ladder = ladders.every()[int(SUMS) - 1]
     assert list(statuses) == [kernel.name for kernel in ladder.kernels["cpu"]]
     assert sorted(set(statuses.values()) - {"unsupported"}) == ["best", "ok"]
     assert re.search(r"Fastest: \w+ at [\d.]+ GB/s on 61×1001", page.inner_text("#ladder-message"))

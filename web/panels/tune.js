@@ -154,7 +154,7 @@ export function setup(app, root) {
     const chosen = file.files?.[0];
     if (!chosen) return;
     try {
-      const imported = fromJson(await chosen.text(), app.refusal);
+      const imported = fromJson(await chosen.text(), app.bundle);
       if (imported.length === 0) return say(`${chosen.name} contains no records.`, true);
       app.addRun(chosen.name, imported);
       say(

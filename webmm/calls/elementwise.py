@@ -69,6 +69,12 @@ def map(
     return _map("map", x, function, device, devices)
 
 
+def along(x: Operandish, function: str, axis: int, device: Device) -> Any:
+    """Return the function of each element of a matrix, whatever the axis."""
+    del axis
+    return map(x, function, device=device)
+
+
 def _map(call: str, x: Operandish, function: str | Epilogue, device: Device | None, devices: Devices | None) -> Any:
     with opened(call, device, x, devices=devices) as temporary:
         source = temporary.data(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,14 @@ def rms_norm(
     Everything else is as for `layer_norm()`.
     """
     return _normalise(x, "rms_norm", -1, weight, None, eps, device, devices)
+
+
+def along(x: Any, function: str, axis: int, device: Device) -> Any:
+    """Return a normalisation of a matrix along an axis; norms along the first are those of the transpose."""
+    if function == "softmax":
+        return softmax(x, axis, device=device)
+    norm: Callable[..., Any] = layer_norm if function == "layer_norm" else rms_norm
+    return norm(x, device=device) if axis else norm(x.T, device=device).T
 
 
 def _normalise(

@@ -80,6 +80,11 @@ def reduce(
         return y.reshape(*shape) if isinstance(y, Array) else returned(y.reshape(shape))
 
 
+def along(x: Operandish, operation: str, axis: int, device: Device) -> Any:
+    """Return the reduction of a matrix along an axis, which stays."""
+    return reduce(x, operation, axis, keepdims=True, device=device)
+
+
 def _k_at_once(devices: list[Device], x: Data) -> int:
     """Return how many k of x[i, k, j] can be reduced at once: all, or fewer if a single i is too large."""
     _, length, inner = x.shape

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.cases.exact import Ladder
 from webmm.cases.steps.subject import Subject
 from webmm.cases.steps.whole import Whole
 from webmm.dtypes import MATRIX_DTYPES, DType
@@ -107,7 +108,7 @@ class Op(ABC, Generic[P]):
     result: ClassVar[str] = "C"  # the name of the result, for messages
     indices: ClassVar[int] = 2  # of an element of the result that `webmm debug --at` must name; others are 0
     unit: ClassVar[str] = "GFLOP/s"
-    plotted: ClassVar[bool] = False  # whether `webmm bench --plot` draws its records on a roofline
+    plotted: ClassVar[bool] = False  # whether the peak is the rate of FMAs: records go on a roofline
     axes: ClassVar[int] = 3  # the sizes m, n, k that a label shows at least: others only if they are not 1
     dtypes: tuple[DType, ...] = MATRIX_DTYPES  # the first is the default
     variants: ClassVar[tuple[str, ...]] = ()  # the variants to list; the first is the default
@@ -184,8 +185,13 @@ class Op(ABC, Generic[P]):
         return None
 
     @property
+    def ladders(self) -> tuple[Ladder, ...]:
+        """The page's prepared ladders, of problems with exact results: none by default."""
+        return ()
+
+    @property
     def exhibits(self) -> tuple[Exhibit, ...]:
-        """What the page shows of the op, besides prepared ladders: by default all stages on `tried` sizes."""
+        """What the page shows of the op, besides `ladders`: by default all stages on `tried` sizes."""
         sizes = tuple(size for size, _ in self.tried)
         title = (type(self).__doc__ or self.name).strip().partition("\n")[0].rstrip(".")
         return (Exhibit(title, {"gpu": sizes, "cpu": sizes}),)

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.cases import gemm_ladders
 from webmm.cases.base import Case, Exhibit, Op, Size, Trial, split_size
+from webmm.cases.exact import Ladder
 from webmm.cases.finish import Finish
-from webmm.cases.products import ROUNDING, dense, laid_out, quarters, representable, small_sizes
+from webmm.cases.products import ROUNDING, add_cancellations, dense, laid_out, quarters, representable, small_sizes
 from webmm.cases.steps.products import GemmSubject
 from webmm.dtypes import F32, MATRIX_DTYPES, WIDE, dtype_of
 from webmm.engine.device import Device
@@ -242,6 +244,11 @@ class GemmOp(Op[Gemm]):
         return replace(plain, bias=bias, activation=activation, alpha=alpha, beta=beta)
 
     @property
+    def ladders(self) -> tuple[Ladder, ...]:
+        """Thin matrices, and float64 emulated with integers."""
+        return gemm_ladders.LADDERS
+
+    @property
     def exhibits(self) -> tuple[Exhibit, ...]:
         """The stage for precision "high": the others have ladders of their own."""
         sizes: tuple[Size, ...] = ((64, 64, 1024), (512, 512, 8192), (128, 128, 32768))
@@ -280,7 +287,7 @@ class GemmOp(Op[Gemm]):
         bias_shape = {"column": (p.n,), "row": (p.m, 1)}.get(p.bias, (p.m, p.n))
         a, b, c, bias = (quarters(rng, shape) for shape in ((p.m, p.k), (p.k, p.n), (p.m, p.n), bias_shape))
         if p.precision == "high" and p.dtype == F32:
-            _add_cancellations(a, b)
+            add_cancellations(a, b)
         scale = a @ b
         values = {"a": a, "b": b, "bias": bias, **({"c": c} if p.beta else {})}
         stored = {"a": p.a, "b": p.b, "c": p.c, "bias": Operand(1)}
@@ -324,17 +331,6 @@ class GemmOp(Op[Gemm]):
                     yield f"{dtype.name} {a}{b} {shape}", kernel, problem
                     for finish, finished in _epilogues(f"{dtype.name} {shape}", problem):
                         yield finish, kernel, finished
-
-
-def _add_cancellations(a: NDArray[Any], b: NDArray[Any]) -> None:
-    """Multiply a large element of A, next to a small one, by zeros of B: in every second column of one row of C, and in
-    a few columns of another. Float16 would lose the small terms; float32 sums them exactly.
-    """
-    for row, inner, columns in ((0, slice(0, 2), slice(0, None, 2)), (-1, slice(2, 4), slice(3, None, 32))):
-        if a.shape[1] >= 4 and (row == 0 or a.shape[0] > 1):
-            a[row] = 0.0
-            a[row, inner] = 2.0**17, 0.25
-            b[inner.start, columns] = 0.0
 
 
 def _epilogues(words: str, problem: Gemm) -> Iterator[tuple[str, Gemm]]:

@@ -84,3 +84,14 @@ def representable(values: NDArray[Any], dtype: DType) -> NDArray[np.float64]:
 def quarters(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Return random values of 1/4, 1/2 and 3/4, whose products and sums are exact in f32 in any order."""
     return rng.integers(1, 4, shape).astype(np.float64) / 4
+
+
+def add_cancellations(a: NDArray[Any], b: NDArray[Any]) -> None:
+    """Multiply a large element of A, next to a small one, by zeros of B: in every second column of one row of C, and in
+    a few columns of another. Float16 would lose the small terms; float32 sums them exactly.
+    """
+    for row, inner, columns in ((0, slice(0, 2), slice(0, None, 2)), (-1, slice(2, 4), slice(3, None, 32))):
+        if a.shape[1] >= 4 and (row == 0 or a.shape[0] > 1):
+            a[row] = 0.0
+            a[row, inner] = 2.0**17, 0.25
+            b[inner.start, columns] = 0.0

@@ -14,18 +14,25 @@ from numpy.typing import NDArray
 
 from webmm.arguments.quantized import integer_range
 from webmm.cases.base import Case, Exhibit, Op, Size, Trial
+from webmm.cases.exact import FRAGMENTS, ExactCase, Input, Ladder
+from webmm.cases.exact import Integers as Drawn
 from webmm.cases.gemm import GemmOp
 from webmm.cases.products import dense, laid_out, small_sizes
 from webmm.cases.steps.products import IntegerSubject
+from webmm.choose.quantized import CPU
 from webmm.dtypes import BYTES, F32, I8, I32, U8, DType, dtype_of
 from webmm.engine.device import Device
 from webmm.kernels.quantized.base import PACKED, WIDE, QuantizedKernel
+from webmm.kernels.quantized.matrix_unit import MatrixUnit
+from webmm.kernels.quantized.packed import Packed
+from webmm.kernels.quantized.unpacked import Unpacked
 from webmm.measure.roofline import Roofline
 from webmm.measure.verify import FULL_CHECK, SAMPLED, Wrong, wrong_elements
 from webmm.problems.product import LAYOUTS, Operand, transposes
 from webmm.problems.quantized import Quantized, describe
 from webmm.problems.scheme import Scheme, reference
 
+SIDES = {"gpu": ((128,), (512,), (1024,), (2048,)), "cpu": ((61,), (128,), (256,))}  # on the page
 ZEROS = {I8: 0, U8: 117, I32: 0, F32: 0}
 
 
@@ -182,8 +189,13 @@ class QuantizedOp(Op[Quantized]):
         )
 
     @property
+    def ladders(self) -> tuple[Ladder, ...]:
+        """All stages, with the same dtype for both operands and the result."""
+        return LADDERS
+
+    @property
     def exhibits(self) -> tuple[Exhibit, ...]:
-        """Nothing: all stages are in a prepared ladder."""
+        """Nothing: all stages are in `ladders`."""
         return ()
 
     def case(self, device: Device, problem: Quantized) -> Integers:
@@ -231,4 +243,23 @@ class QuantizedOp(Op[Quantized]):
                 yield f"int8 uint8 to {out.name} {words}, {differs}", problem
 
 
+def multiplied(size: tuple[int, ...], dtype: DType) -> ExactCase:
+    """Return a product of matrices of 8-bit integers, with a zero point and a scale for each matrix."""
+    (n,) = size
+    scheme = scheme_of(1, n, dtype, dtype, dtype)
+    problem, _ = describe(n, n, n, (dtype, Operand(n)), (dtype, Operand(n)), scheme, dtype)
+    inputs = tuple(Input(name, dtype, n * n, seed, *integer_range(dtype)) for seed, name in enumerate("ab", 1))
+
+    def compute(a: Drawn, b: Drawn) -> NDArray[Any]:
+        a_q, b_q = (x.reshape(n, n).astype(dtype.numpy) for x in (a, b))
+        return reference(a_q, b_q, scheme, dtype)
+
+    return ExactCase(problem, inputs, compute)
+
+
+_KERNELS = {
+    kind: (Unpacked(), replace(packed, dot="emulated"), packed, *(MatrixUnit(**fragment) for fragment in FRAGMENTS))
+    for kind, packed in (("gpu", Packed()), ("cpu", CPU))
+}
+LADDERS = (Ladder("Matrix product, 8-bit integers", _KERNELS, multiplied, SIDES, (U8, I8)),)
 OP = QuantizedOp

@@ -17,15 +17,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.cases.base import Exhibit, Size, Trial
+from webmm.cases.exact import ExactCase, Input, Ladder
 from webmm.cases.products import reduced
 from webmm.cases.steps.rows import ReductionSubject
-from webmm.cases.streaming import Streamed, StreamingOp, drawn, spread
-from webmm.dtypes import F32, I32, DType
+from webmm.cases.streaming import DEFAULT_SIZES, Streamed, StreamingOp, drawn, spread
+from webmm.dtypes import F16, F32, I32, DType
 from webmm.engine.device import Device
 from webmm.kernels.base import LOOP_LIMIT
 from webmm.kernels.reduce.base import CHAIN, ReduceKernel
+from webmm.kernels.reduce.per_row import PerRow
+from webmm.kernels.reduce.serial import Serial
+from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
+from webmm.kernels.reduce.two_pass import TwoPass
+from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.measure.verify import product_bound, sum_bound
 from webmm.problems.reduce import OPERATIONS, Reduction, Span, operation_of, reduction
+
+# The ladder of the page. On GPUs, the settings of stages that Python would not choose are the fastest at 512×8192 and
+# 128×32768 on an H200; a subgroup of `alone` has 32 lanes on most. CPU adapters have few lanes, and compile slowly.
+LADDER: dict[str, tuple[ReduceKernel, ...]] = {
+    "gpu": (*(Serial(), PerRow(), Vectorized(32, 8), Tree(), Subgroup(), Alone(32), Alone(), TwoPass(128, 4, 4)),),
+    "cpu": (*(Serial(), PerRow(8), Vectorized(8, 2), Tree(32, 1), Subgroup(32, 2), Alone(4, 2), TwoPass(32, 1, 2)),),
+}
+ROWS = {
+    "gpu": ((64, 2048), *(size[:2] for size in DEFAULT_SIZES[:4])),
+    "cpu": ((61, 1001), (64, 4096), (512, 8192)),
+}
+# Ranges of integers whose sums over the longest rows are exact: below 2^24 for float32, 2^11 for float16.
+SUMMED = {F32: (-128, 127), F16: (-1, 1)}
+COMPARED = (-(2**23), 2**23 - 1)
 
 R = TypeVar("R", bound=Reduction)
 
@@ -111,6 +131,10 @@ class ReduceOp(StreamingOp[Reduction]):
         """Return the reduction of the rows of a dense matrix, for `webmm/shaders`."""
         return reduction(rows, columns, operation or self.variant, dtype=dtype)
 
+    def out_dtype(self, dtype: DType) -> DType:
+        """Return the dtype of the result of a call: means and logsumexp of float64 are no problems of this op."""
+        return OPERATIONS[self.variant].out_dtype(dtype)
+
     def reference(self, problem: Reduction, row: Sequence[float]) -> Iterable[tuple[float, float]]:
         """Return the result of a row, and the unit of its error, as `ReduceCase.unit` has it."""
         name = problem.operation
@@ -131,8 +155,13 @@ class ReduceOp(StreamingOp[Reduction]):
         return rounding(problem)
 
     @property
+    def ladders(self) -> tuple[Ladder, ...]:
+        """The stages for rows of any length, with sums, maxima and positions."""
+        return LADDERS
+
+    @property
     def exhibits(self) -> tuple[Exhibit, ...]:
-        """The stages for columns; those for rows are in prepared ladders."""
+        """The stages for columns; those for rows are in `ladders`."""
         sizes: tuple[Size, ...] = ((1, 64, 1024), (1, 512, 8192), (1, 128, 32768))
         return (Exhibit("Column sums", {"gpu": sizes, "cpu": sizes}, "sum", ("columns", "columns_two_pass")),)
 
@@ -294,4 +323,21 @@ def _reduction(operation: str, size: Size, dtype: DType) -> Reduction:
     )
 
 
+def exactly_reduced(operation: str, size: tuple[int, ...], dtype: DType) -> ExactCase:
+    """Return the reduction of each row of a matrix."""
+    rows, length = size
+    problem = reduction(rows, length, operation, dtype=dtype)
+    low, high = SUMMED[dtype] if operation_of(operation).sums else COMPARED
+    drawn = Input("x", dtype, rows * length, 1, low, high)
+    return ExactCase(problem, (drawn,), lambda x: operation_of(operation).reference(x.reshape(rows, length)))
+
+
+LADDERS = tuple(
+    Ladder(title, LADDER, functools.partial(exactly_reduced, operation), ROWS, dtypes)
+    for title, operation, dtypes in (
+        ("Row sums", "sum", (F32, F16)),
+        ("Row maxima", "max", (F32,)),
+        ("Row argmax", "argmax", (F32,)),
+    )
+)
 OP = ReduceOp

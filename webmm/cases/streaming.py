@@ -147,6 +147,11 @@ class StreamingOp(Op[P]):
         """Return the problem of the rows of a dense matrix, for `webmm/shaders`."""
         return self.problem((rows, columns, 1), dtype)
 
+    def out_dtype(self, dtype: DType) -> DType:
+        """Return the dtype of the result of a call, which may be computed by other problems."""
+        (written,) = (extent for extent in self.along((1, 1, 1), dtype).buffers() if extent.written)
+        return written.dtype
+
     def reference(self, problem: P, row: Sequence[float]) -> Iterable[tuple[float, float]]:
         """Return the results for a row x[i, :, j], each with the unit of its error, of which `bound()` is a multiple.
 

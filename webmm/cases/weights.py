@@ -12,12 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.cases.base import Case, Exhibit, Op, Size, Trial
+from webmm.cases.exact import ExactCase, Input, Integers, Ladder, product
 from webmm.cases.products import ROUNDING, dense, laid_out, quarters, small_sizes
 from webmm.cases.steps.products import WeightsSubject
-from webmm.dtypes import F32, MATRIX_DTYPES, dtype_of
+from webmm.dtypes import F32, MATRIX_DTYPES, U8, DType, dtype_of
 from webmm.engine.device import Device
 from webmm.errors import ConfigError
 from webmm.kernels.weights.base import WeightKernel
+from webmm.kernels.weights.cpu_lanes import CpuLanes
+from webmm.kernels.weights.tiles import Tiles
+from webmm.kernels.weights.vector import Vector
 from webmm.measure.roofline import Roofline
 from webmm.measure.verify import Checker, Wrong, bound
 from webmm.problems.product import Operand
@@ -25,6 +29,10 @@ from webmm.problems.weights import BITS, BLOCKS, BlockWeights, WeightOnly, quant
 
 ROWS = (1, 8, 64, 512)
 LAYER = (1024, 2048, 4096)  # sizes of n and k
+LAYERS = {  # on the page
+    "gpu": ((1, 1024, 1024), (1, 4096, 4096), (8, 4096, 4096), (64, 4096, 4096)),
+    "cpu": ((3, 33, 65), (1, 512, 512), (8, 256, 512)),
+}
 
 
 @functools.lru_cache(maxsize=1)  # the next problem often has the same weights
@@ -106,8 +114,13 @@ class WeightsOp(Op[WeightOnly]):
         return WeightOnly(m, n, k, kind, kind, Operand(k), bits, block)
 
     @property
+    def ladders(self) -> tuple[Ladder, ...]:
+        """All stages but those on matrix units, with 4 bits."""
+        return LADDERS
+
+    @property
     def exhibits(self) -> tuple[Exhibit, ...]:
-        """Nothing: all stages are in a prepared ladder."""
+        """Nothing: all stages are in `ladders`."""
         return ()
 
     def case(self, device: Device, problem: WeightOnly) -> Layer:
@@ -153,4 +166,30 @@ class WeightsOp(Op[WeightOnly]):
             yield f"{dtype.name} {bits} bits, blocks of {block}, {'t' if transposed else 'n'}n {words}", problem
 
 
+def weighted(size: tuple[int, ...], dtype: DType) -> ExactCase:
+    """Return a product with 4-bit weights, with a zero point for each block, and all scales equal to one."""
+    m, n, k = size
+    block = BLOCKS[0]
+    problem = WeightOnly(m, n, k, dtype, dtype, Operand(k), 4, block)
+    extents = {extent.name: extent for extent in problem.buffers()}
+    inputs = (
+        Input("a", dtype, m * k, 1, -8, 7),
+        Input("b", U8, extents["b"].end * 4, 2, 0, 255),
+        Input("scales", F32, extents["scales"].end, 3, 1, 1),
+        Input("zeros", U8, extents["zeros"].end, 4, 0, 15),
+    )
+
+    def compute(a: Integers, b: Integers, scales: Integers, zeros: Integers) -> NDArray[Any]:
+        words = b.astype(np.uint8).view("<u4").reshape(n, -1)
+        parts = scales.astype(np.float32).reshape(n, -1), zeros.astype(np.uint8).reshape(n, -1)
+        return product(a.reshape(m, k), BlockWeights((k, n), 4, block, words, *parts).dequantize())
+
+    return ExactCase(problem, inputs, compute)
+
+
+_KERNELS = {
+    "gpu": (Vector(), Tiles(), CpuLanes()),
+    "cpu": (Vector(lanes=8, tm=2), Tiles(bm=32, bn=32, bk=8, tm=4, tn=4, unroll=1), CpuLanes(4, 4, 8)),
+}
+LADDERS = (Ladder("Matrix product, 4-bit weights", _KERNELS, weighted, LAYERS, (F32,), ("matrix_unit",)),)
 OP = WeightsOp

@@ -16,7 +16,7 @@ from webmm.cases.streaming import StreamingOp
 from webmm.cut.devices import Types
 from webmm.cut.pieces import Piece, elements
 from webmm.dask.file_op import READ, Arguments, FileOp, Shape
-from webmm.dask.ops_of_one import ONE, OfOne
+from webmm.dask.ops_of_one import OfOne
 from webmm.dask.products import task_sizes
 from webmm.dtypes import BOOL, FLOATS, I8, I32, U8, dtype_of
 from webmm.engine.device import Device
@@ -144,5 +144,4 @@ def op_of_files(name: str, axis: int = 1, arguments: Arguments | None = None) ->
     if not isinstance(op, StreamingOp):
         choices = ", ".join([*SEVERAL, *(row.name for row in rows)])
         raise ConfigError(f"op {op.name} is not for files; choose from {choices}")
-    kind = ONE.get(op.name, OfOne)
-    return kind(f"{op.name}:{op.variant}" if op.variant else op.name, axis, arguments or {})
+    return OfOne(f"{op.name}:{op.variant}" if op.variant else op.name, axis, arguments or {})

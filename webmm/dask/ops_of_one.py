@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from webmm.calls.compute import compute
-from webmm.calls.elementwise import map as map_elements
-from webmm.calls.normalise import layer_norm, rms_norm, softmax
-from webmm.calls.reduce import reduce
 from webmm.cases import op_of
+from webmm.cases.streaming import StreamingOp
 from webmm.dask.file_op import Arguments, FileOp, Shape
-from webmm.dtypes import dtype_of
+from webmm.dtypes import DType, dtype_of
 from webmm.engine.device import Device
 from webmm.errors import ConfigError
 from webmm.kernels import STAGES
+from webmm.lazy import Lazy
+from webmm.problems import OPS
 from webmm.problems.divisible import Divisible
-from webmm.problems.reduce import OPERATIONS
 
-NORMS: dict[str, Callable[..., Any]] = {"layer_norm": layer_norm, "rms_norm": rms_norm}
+CALLS: Lazy[str, ModuleType] = Lazy(OPS, lambda op: import_module(f"webmm.calls.{op}"))  # those of plugins have none
 
 
 class OfOne(FileOp):
-    """An op along an axis of one matrix; here a plugin's, whose problem says how it is cut."""
-
-    from_plugin = True
+    """An op along an axis of one matrix: `along()` in its module of calls, or a plugin's, which says how it is cut."""
 
     def __init__(self, name: str, axis: int, arguments: Arguments) -> None:
         super().__init__(name, axis, arguments)
-        self.op, self.along = op_of(name), "m" if axis else "n"
+        self.along = "m" if axis else "n"
+        self.op: StreamingOp[Any] = op_of(name)  # type: ignore[assignment]
+        self.from_plugin = self.op.name not in CALLS
 
     @property
     def sources(self) -> tuple[Path, ...]:
@@ -47,14 +48,11 @@ class OfOne(FileOp):
         del names
         if len(operands) != 1:
             raise ConfigError(f"op {self.name} takes one file, A")
-        (m, n), dtype = operands[0].shape, operands[0].dtype
-        reduces, out = self.of((m, n), dtype)
-        return (m, n) if not reduces else (m, 1) if self.axis else (1, n), out
-
-    def of(self, shape: Shape, dtype: Any) -> tuple[bool, str]:
-        """Return whether a matrix is reduced along the axis, and the dtype of the result."""
-        (written,) = (extent for extent in self._problem(shape, dtype).buffers() if extent.written)
-        return written.end != shape[0] * shape[1], written.dtype.name
+        m, n = operands[0].shape
+        dtype = dtype_of(operands[0].dtype)
+        (written,) = (extent for extent in self._problem((m, n), self.op.dtypes[0]).buffers() if extent.written)
+        kept = written.end == m * n
+        return (m, n) if kept else (m, 1) if self.axis else (1, n), self.op.out_dtype(dtype).name
 
     def letters(self, shapes: Sequence[Shape]) -> list[str]:
         """Return the letters: only the other axis is cut."""
@@ -69,60 +67,17 @@ class OfOne(FileOp):
     def compute(self, operands: list[NDArray[Any]], device: Device) -> NDArray[Any]:
         """Return the result for a matrix."""
         (x,) = operands
-        problem = self._problem((x.shape[0], x.shape[1]), x.dtype)
+        if not self.from_plugin:
+            return np.asarray(CALLS[self.op.name].along(x, self.op.variant, self.axis, device))
+        problem = self._problem((x.shape[0], x.shape[1]), dtype_of(x.dtype))
         lengths = tuple(getattr(problem, each) for each in problem.axes[0])
         got = compute(problem, np.ascontiguousarray(x).reshape(lengths), device=device)
         return np.asarray(got).reshape(self.result([x])[0])
 
-    def _problem(self, shape: Shape, dtype: Any) -> Divisible:
-        """Return the problem of a plugin's op; raises ConfigError unless it says how it is cut."""
+    def _problem(self, shape: Shape, dtype: DType) -> Any:
+        """Return the problem of a matrix; raises ConfigError for a plugin's that does not say how it is cut."""
         m, n = shape
-        problem = self.op.problem((m, n, 1) if self.axis else (1, m, n), dtype_of(dtype).name)
-        if not isinstance(problem, Divisible):
+        problem = self.op.along((m, n, 1) if self.axis else (1, m, n), dtype)
+        if self.from_plugin and not isinstance(problem, Divisible):
             raise ConfigError(f"op {self.op.name} does not say how it is cut: derive its problem from Divisible")
         return problem
-
-
-class OfReduction(OfOne):
-    """A reduction."""
-
-    from_plugin = False
-
-    def of(self, shape: Shape, dtype: Any) -> tuple[bool, str]:
-        """Return True, and the dtype of the result."""
-        del shape
-        return True, OPERATIONS[self.op.variant].out_dtype(dtype_of(dtype)).name
-
-    def compute(self, operands: list[NDArray[Any]], device: Device) -> NDArray[Any]:
-        """Return the reductions of rows or columns."""
-        return np.asarray(reduce(operands[0], self.op.variant, self.axis, keepdims=True, device=device))
-
-
-class OfMap(OfOne):
-    """An elementwise function."""
-
-    from_plugin = False
-
-    def of(self, shape: Shape, dtype: Any) -> tuple[bool, str]:
-        """Return False, and the dtype of the operand."""
-        del shape
-        return False, str(dtype)
-
-    def compute(self, operands: list[NDArray[Any]], device: Device) -> NDArray[Any]:
-        """Return the values of the function."""
-        return np.asarray(map_elements(operands[0], self.op.variant, device=device))
-
-
-class OfNormalisation(OfMap):
-    """A normalisation; norms are along the last axis, and so of the transpose for the first."""
-
-    def compute(self, operands: list[NDArray[Any]], device: Device) -> NDArray[Any]:
-        """Return normalised rows or columns."""
-        (x,), variant = operands, self.op.variant
-        if variant == "softmax":
-            return np.asarray(softmax(x, self.axis, device=device))
-        norm = NORMS[variant]
-        return np.asarray(norm(x, device=device) if self.axis else norm(x.T, device=device).T)
-
-
-ONE: dict[str, type[OfOne]] = {"reduce": OfReduction, "normalise": OfNormalisation, "elementwise": OfMap}

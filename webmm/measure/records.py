@@ -25,6 +25,7 @@ from webmm.text import is_plain
 
 SCHEMA = "webmm.records/1"
 Status = Literal["ok", "unsupported", "compile", "runtime", "incorrect", "timeout", "skipped"]
+STATUSES: tuple[str, ...] = get_args(Status)
 
 
 @dataclass(frozen=True)
@@ -134,17 +135,41 @@ def _is_measured(value: object) -> bool:
     return isinstance(value, float) and 0 < value < math.inf
 
 
-# Validity of the fields of a document, as in `web/records.js`. Reasons may have several lines: those of files are never
-# printed.
+def _is_layout(value: object) -> bool:
+    return value in LAYOUTS
+
+
+def _is_status(value: object) -> bool:
+    return value in STATUSES
+
+
+def _is_reason(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_clock(value: object) -> bool:
+    return value is None or _is_name(value)
+
+
+def _is_count(value: object) -> bool:
+    return value is None or _is_size(value)
+
+
+def _is_figure(value: object) -> bool:
+    return value is None or (isinstance(value, float) and not value < 0)
+
+
+# Validity of the fields of a document, in Python and, translated, on the page. Reasons may have several lines: those of
+# files are never printed.
 RULES: tuple[tuple[Callable[[object], bool], tuple[str, ...]], ...] = (
     (_is_name, ("op", "kernel", "dtype", "adapter", "engine", "version", "backend", "driver", "variant")),
-    (lambda value: value in LAYOUTS, ("layout",)),
+    (_is_layout, ("layout",)),
     (_is_size, ("m", "n", "k", "batch")),
-    (lambda value: value in get_args(Status), ("status",)),
-    (lambda value: value is None or isinstance(value, str), ("reason",)),
-    (lambda value: value is None or _is_name(value), ("clock",)),
-    (lambda value: value is None or _is_size(value), ("samples",)),
-    (lambda value: value is None or (isinstance(value, float) and not value < 0), FIGURES),
+    (_is_status, ("status",)),
+    (_is_reason, ("reason",)),
+    (_is_clock, ("clock",)),
+    (_is_count, ("samples",)),
+    (_is_figure, FIGURES),
     (_is_config, ("config",)),
 )
 

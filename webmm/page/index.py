@@ -23,7 +23,7 @@ def index() -> dict[str, Any]:
         "schema": SCHEMA,
         "version": __version__,
         "records": RECORDS,
-        "ladders": [ladder.title for ladder in ladders.LADDERS],
+        "ladders": [ladder.title for ladder in ladders.every()],
         "ops": rows.index(),
         "shown": rows.titles(),
         "timing": _timing(),

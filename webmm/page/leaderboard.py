@@ -104,7 +104,7 @@ def checked(text: str, name: str) -> list[Record]:
     for i, (record, this) in enumerate(zip(measured, settings, strict=True)):
         if why := _implausible(record) or ("is listed twice" if this in settings[:i] else None):
             refuse(f"{_words(record)} {why}")
-    peaks = [(r.gflops or 0) / r.peak_fraction for r in measured if r.op == "gemm" and r.peak_fraction]
+    peaks = [(r.gflops or 0) / r.peak_fraction for r in measured if OPS[r.op].plotted and r.peak_fraction]
     if peaks and max(peaks) > min(peaks) * (1 + SAME):
         refuse(f"the records were measured against different peaks, {min(peaks):,.0f} to {max(peaks):,.0f} GFLOP/s")
     return measured
@@ -139,7 +139,7 @@ def _implausible(r: Record) -> str | None:
     if r.peak_fraction is not None and r.peak_fraction > BEYOND:
         return f"reaches {r.peak_fraction:.0%} of the measured peak of its device"
     kernel = kernel_of(r)
-    if r.op == "gemm" and r.peak_fraction is None and not (kernel and kernel.matrix_shape):
+    if OPS[r.op].plotted and r.peak_fraction is None and not (kernel and kernel.matrix_shape):
         return "lacks the measured peak of its device: run `webmm bench --json`"
     return None
 
