@@ -18,7 +18,9 @@ def test_published_records_are_valid_and_sorted():
     records = leaderboard.read(FILES)
     assert {r.adapter for r in records} >= {"NVIDIA H200"}
     boards = leaderboard.boards(records)
-    assert sum(len(board.places) for board in boards) == len(records)
+    measured = {(r.adapter, r.engine, r.op, r.size, r.layout, r.dtype) for r in records}
+    assert sum(len(board.places) for board in boards) == len(measured)
+    assert sum(len(place.steps) for board in boards for place in board.places) == len(records)
     for board in boards:
         assert [p.speed for p in board.places] == sorted((p.speed for p in board.places), reverse=True)
 

@@ -48,8 +48,8 @@ from webmm.text import printable
 from webmm.version import ADDRESS, __version__
 
 OP = op_of("gemm")
-SELFTEST = 0.5  # of the seconds for an engine
-LADDERS = {F32: (2, 0.3), F16: (1, 0.15)}  # how many sizes, of those that suit the device, and part of the seconds
+SELFTEST = 0.5  # of the seconds that are left for an engine
+LADDERS = {F32: (2, 0.65), F16: (1, 1.0)}  # how many sizes, of those that suit the device, and part of the seconds left
 STEPS = 3 + len(LADDERS)  # for an engine
 FORM = "new-gpu.yml"  # in .github/ISSUE_TEMPLATE
 MAX_MESSAGE, MAX_MESSAGES = 300, 20  # characters of a message; wrong shaders that the self-test quotes
@@ -149,6 +149,11 @@ def _steps(
     engine: Engine, info: AdapterInfo, seconds: float, about: dict[str, Any], records: list[Record]
 ) -> Iterator[str]:
     """Do the STEPS of a report under an engine, each after yielding its name; fill `about` and `records`."""
+    end = time.perf_counter() + seconds
+
+    def part(share: float) -> float:
+        return share * max(0.0, end - time.perf_counter())
+
     yield "first product"
     about["first_product"] = first_product(engine, info)
     with Device(str(info.index), engine=engine.name) as device:
@@ -158,7 +163,7 @@ def _steps(
         about["matrix_units"] = [str(shape) for shape in sorted(offered.matrix_shapes)]
         about["no_matrix_units"] = impersonal(offered.no_matrix)
         yield "self-test"
-        about["selftest"] = tested(selftest.run(device), SELFTEST * seconds)
+        about["selftest"] = tested(selftest.run(device), part(SELFTEST))
         yield "peak rates"
         ceiling = roofline.measure(device)
         about["rates"] = asdict(roofline.probe(device, ceiling))
@@ -168,7 +173,7 @@ def _steps(
                 continue
             sizes = _sizes(ceiling)[-count:]
             kernels = _kernels(OP.problem(sizes[-1], dtype.name), device)
-            records += Bench(device, kernels, sizes, dtype.name, share * seconds, ceiling, op=OP).run()
+            records += Bench(device, kernels, sizes, dtype.name, part(share), ceiling, op=OP).run()
 
 
 def _sizes(ceiling: roofline.Roofline) -> list[Size]:
