@@ -20,6 +20,7 @@ from webmm.measure.records import REPORT, from_json, to_json
 from webmm.page import leaderboard
 from webmm.report import evidence
 
+FORMS = Path(__file__).parents[2] / ".github" / "ISSUE_TEMPLATE"
 USER, HOST = "planted-user", "planted-host"
 
 
@@ -118,5 +119,8 @@ def test_the_form_is_filled_once_the_address_is_known(monkeypatch):
     link = evidence.form("NVIDIA H200 & more", "Vulkan 580")
     assert link.startswith("https://example.org/webmm/issues/new?template=new-gpu.yml&device=NVIDIA+H200+%26+more&")
     assert "&driver=Vulkan+580&version=" in link
-    form = (Path(__file__).parents[2] / ".github" / "ISSUE_TEMPLATE" / evidence.FORM).read_text()
-    assert [f"id: {name}" in form for name in ("device", "driver", "version", "report")] == [True] * 4
+    forms = {path.name: path.read_text() for path in FORMS.glob("*.yml") if path.name != "config.yml"}
+    assert set(forms) == {evidence.FORM, "bug.yml", "wrong-result.yml", "slow-shape.yml"}
+    for name, form in forms.items():
+        assert [word for word in ("device", "driver", "version", "report") if f"id: {word}" not in form] == [], name
+        assert "webmm report -o" in form

@@ -7,6 +7,7 @@ import json
 import re
 import time
 from pathlib import Path
+from urllib.parse import unquote_plus
 
 import pytest
 
@@ -100,7 +101,13 @@ def test_ladder_runs_checks_and_saves(open_page) -> None:
     assert engine["first_product"]["gflops"] > 0
     assert engine["limits"]["max-compute-workgroup-size-x"] > 0
     assert engine["features"] == header["adapters"][0]["features"]
-    assert "attach it to" in wait_text(page, "#ladder-message", "It contains")
+    assert "attach it to a new issue" in wait_text(page, "#ladder-message", "It contains")
+    page.evaluate("webmm.app.bundle.index.address = 'https://example.org/webmm'")
+    assert saved(page, "#ladder-report").decode() == text
+    page.wait_for_selector("#ladder-message a")
+    link = page.get_attribute("#ladder-message a", "href")
+    assert link.startswith("https://example.org/webmm/issues/new?template=new-gpu.yml&device=")
+    assert engine["adapter"] in unquote_plus(link)
 
 
 def test_ladder_skips_slow_stages_and_stops(page) -> None:

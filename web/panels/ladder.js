@@ -203,7 +203,7 @@ export function setup(app, root) {
       await app.exclusively(async () => {
         const made = await import("./report.js");
         download("webmm-report.json", await made.report(app, [...reported.values()].flat()), "application/json");
-        message.textContent = made.contents(app);
+        message.replaceChildren(...made.contents(app));
       });
     } catch (error) {
       message.textContent = inWords(error);

@@ -1,6 +1,7 @@
 // @ts-check
 /** The report on this device, as `webmm report` writes it: records with what describes the device in their header. */
 
+import { h } from "../dom.js";
 import { toJson } from "../records.js";
 
 /** @typedef {import("../main.js").App} App */
@@ -49,10 +50,11 @@ function limitsOf(limits) {
   return named;
 }
 
-/** @param {App} app @returns {string} what a report contains, and where to attach it */
+/** @param {App} app @returns {(HTMLElement | string)[]} what a report contains, and where to attach it */
 export function contents(app) {
   const { address } = app.bundle.index;
-  return CONTENTS + (address ? `the form at ${form(app, address)}` : "a new issue “New GPU” of the project.");
+  const where = address ? h("a", { href: form(app, address) }, "this form") : "a new issue “New GPU” of the project";
+  return [CONTENTS, where, "."];
 }
 
 /** @param {App} app @param {string} address of the project @returns {string} that of its form for contributions, filled in */
