@@ -17,7 +17,7 @@ import { added, filledIn, render } from "./templates.js";
 /** naga's translations of a stage's default configuration on a problem, by target language. @typedef {{problem: string, naga: string, dispatches: ({name: string} & Record<string, string>)[]}} Translated */
 /**
  * @typedef {{
- *   schema: string, version: string, records: string,
+ *   schema: string, version: string, records: string, report: string, address: string,
  *   timing: {warm_up: number, cold: number, wake: number, sample_time: number, min_samples: number, max_samples: number, batch_time: number},
  *   dtypes: Record<string, {eps: number, tiny: number, features: string[]}>, ladders: string[],
  *   ops: Record<string, import("./ops.js").OpRow>, shown: [string, boolean][],

@@ -44,6 +44,14 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         **PLUGINS,
     },
     "probe": {"--adapter no-such-adapter": "the adapters are 0:", "--adapter ²": "no adapter matches", **ENGINES},
+    "report": {
+        "": "-o",
+        "-o missing/r.json": "no folder",
+        "-o .": "cannot write",
+        "-o r.json --adapter no-such-adapter": "the adapters are 0:",
+        "-o r.json --budget 0": "budget",
+        "-o r.json --engine cuda": "choose from wgpu, dawn, auto",
+    },
     "config": {"x": "Usage", "--write missing/webmm.toml": "cannot write", "--write .": "--force overwrites it"},
     "info": {
         "--adapter ²": "the adapters are 0:",

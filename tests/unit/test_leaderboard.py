@@ -1,4 +1,4 @@
-"""The leaderboard: published records are valid, forged or broken ones are refused, and names are escaped."""
+"""The leaderboard: published records are valid, forged ones are refused, names are escaped; stages and engines."""
 
 import dataclasses
 import json
@@ -18,7 +18,9 @@ def test_published_records_are_valid_and_sorted():
     records = leaderboard.read(FILES)
     assert {r.adapter for r in records} >= {"NVIDIA H200"}
     boards = leaderboard.boards(records)
-    assert sum(len(board.places) for board in boards) == len(records)
+    measured = {(r.adapter, r.engine, r.op, r.size, r.layout, r.dtype) for r in records}
+    assert sum(len(board.places) for board in boards) == len(measured)
+    assert sum(len(place.steps) for board in boards for place in board.places) == len(records)
     for board in boards:
         assert [p.speed for p in board.places] == sorted((p.speed for p in board.places), reverse=True)
 
@@ -77,3 +79,37 @@ def test_names_are_escaped():
     records = [dataclasses.replace(FIRST, adapter="<script>alert(1)</script>")]
     assert "&lt;script&gt;alert(1)" in leaderboard.render(records)
     assert "<script" not in leaderboard.render(records)
+
+
+def test_gains_of_stages_and_engines_side_by_side():
+    slow = dataclasses.replace(FIRST, kernel="naive", config={}, **times(FIRST, 4))
+    dawn = dataclasses.replace(FIRST, engine="dawn (wgpudawn)", clock="wall", **times(FIRST, 2))
+    (board,) = leaderboard.boards([dawn, FIRST, slow])
+    assert [place.record.engine for place in board.places] == [FIRST.engine, dawn.engine]
+    steps = board.places[0].steps
+    assert [(step.label.split()[0], step.gain) for step in steps] == [("naive", None), (FIRST.kernel, pytest.approx(4))]
+    assert [place.clock for place in board.places] == [
+        "timestamps" if FIRST.clock == "timestamp" else "not said",
+        "wall clock",
+    ]
+    page = leaderboard.render(leaderboard.checked(to_json([dawn, FIRST, slow]), "both.json"))
+    assert "× 4.00" in page
+    assert page.count(dawn.engine) == 2  # in the problem's table and in the device's
+
+
+def times(record, factor):
+    """Return the figures of a kernel that is slower by `factor`, as consistent as those of the record."""
+    scaled = {name: getattr(record, name) for name in ("median_us", "best_us")}
+    slower = {name: value and value * factor for name, value in scaled.items()}
+    return slower | {"gflops": record.gflops / factor, "peak_fraction": record.peak_fraction / factor}
+
+
+def test_peaks_of_engines_may_differ():
+    other = dataclasses.replace(FIRST, engine="dawn (wgpudawn)", peak_fraction=FIRST.peak_fraction / 2)
+    assert len(leaderboard.checked(to_json([FIRST, other]), "both.json")) == 2
+
+
+def test_large_documents_are_refused():
+    text = to_json([FIRST], note="x" * leaderboard.MAX_BYTES)
+    with pytest.raises(ProblemError, match="of at most 200,000"):
+        leaderboard.checked(text, "large.json")

@@ -138,6 +138,28 @@ def test_the_table_of_results_is_current():
     assert (BENCH / "results" / "README.md").read_text(encoding="utf-8") == written
 
 
+def test_the_table_of_evidence_matches_the_records_and_tests():
+    evidence = runpy.run_path(str(BENCH / "evidence.py"))
+    text = (BENCH.parent / "docs" / "evidence.md").read_text(encoding="utf-8")
+    assert evidence["table"]() in text, "run python bench/evidence.py"
+    for row in evidence["TESTS"]:
+        for op, file in row.proofs.items():
+            said = (BENCH.parent / file).read_text(encoding="utf-8")
+            assert any(word in said for word in (*CALLS[op], "OPS", "table")), (row, op)
+    assert "| NVIDIA H200 | wgpu from Python | measured: float32; timed: float16 |" in text
+
+
+# What names an op in a test of it.
+CALLS = {
+    "gemm": (" @ ", "gemm("),
+    "quantized": ("qmatmul", "Quantized"),
+    "weights": ("WeightOnly", "weights"),
+    "reduce": ("reduce(",),
+    "normalise": ("softmax(",),
+    "elementwise": ("elementwise(",),
+}
+
+
 @pytest.mark.parametrize("file", sorted((BENCH / "results").glob("*.json")), ids=lambda file: file.stem)
 def test_results_are_laid_out_as_they_are_written(file):
     text = file.read_text(encoding="utf-8")

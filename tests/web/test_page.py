@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import time
 from pathlib import Path
+from urllib.parse import unquote_plus
 
 import pytest
 
 from tests.web.conftest import FLAGS, chromium_path, missing
 from tests.web.page_steps import MESSAGE, saved, show, wait_text
 from webmm.measure import records
-from webmm.page import bundle, minify, stages
+from webmm.page import bundle, leaderboard, minify, stages
 
 STAGES = [kernel.name for kernel in stages.offered()]
 FIRST_LOAD = 400_000  # bytes uncompressed; about 120,000 compressed by a host
@@ -89,6 +91,23 @@ def test_ladder_runs_checks_and_saves(open_page) -> None:
             assert 0 < record.peak_fraction < 1.5
         else:
             assert record.reason
+    text = saved(page, "#ladder-report").decode()
+    assert len(text.encode()) < leaderboard.MAX_BYTES
+    assert {r.kernel for r in leaderboard.checked(text, "report.json")} == {r.kernel for r in document if r.median_us}
+    header = json.loads(text)
+    assert header["report"] == records.REPORT
+    (engine,) = header["engines"]
+    assert engine["rates"]["gflops"] > 0
+    assert engine["first_product"]["gflops"] > 0
+    assert engine["limits"]["max-compute-workgroup-size-x"] > 0
+    assert engine["features"] == header["adapters"][0]["features"]
+    assert "attach it to a new issue" in wait_text(page, "#ladder-message", "It contains")
+    page.evaluate("webmm.app.bundle.index.address = 'https://example.org/webmm'")
+    assert saved(page, "#ladder-report").decode() == text
+    page.wait_for_selector("#ladder-message a")
+    link = page.get_attribute("#ladder-message a", "href")
+    assert link.startswith("https://example.org/webmm/issues/new?template=new-gpu.yml&device=")
+    assert engine["adapter"] in unquote_plus(link)
 
 
 def test_ladder_skips_slow_stages_and_stops(page) -> None:

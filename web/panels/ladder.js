@@ -40,6 +40,11 @@ export function setup(app, root) {
     "Stop",
   );
   const save = h("button", { type: "button", id: "ladder-save", disabled: true, onclick: saveRecords }, "Save results");
+  const report = h(
+    "button",
+    { type: "button", id: "ladder-report", disabled: true, onclick: saveReport },
+    "Save report",
+  );
   const progress = h("progress", { value: 0, "aria-label": "Progress of the ladder" });
   const message = h(
     "p",
@@ -53,6 +58,8 @@ export function setup(app, root) {
   let controller = null;
   /** @type {RunRecord[]} */
   let records = [];
+  /** @type {Map<string, RunRecord[]>} the ladders of matrix products on this device, by size and element type: what a report has */
+  const reported = new Map();
   let source = products(app);
 
   showChoices();
@@ -68,6 +75,7 @@ export function setup(app, root) {
       run,
       stop,
       save,
+      report,
     ),
     progress,
     h("div", { class: "card" }, axis, bars.element),
@@ -175,6 +183,7 @@ export function setup(app, root) {
       "Median and Best are times on the GPU, Call is the wall-clock time from the call to the result; " +
       "Error is the largest one found, Bound what rounding allows";
     details.append(h("div", { class: "card" }, table(records, caption)));
+    if (ops.value === "0" && best) reported.set(`${shape(records[0])} ${records[0].dtype}`, records);
     const what = ops.value === "0" ? "ladder" : `ladder of ${titles[Number(ops.value)].toLowerCase()}`;
     app.addRun(`${what} ${shape(records[0])} ${records[0].dtype}, this browser`, records);
   }
@@ -184,8 +193,21 @@ export function setup(app, root) {
     run.disabled = ops.disabled = sizes.disabled = dtypes.disabled = on;
     stop.disabled = !on;
     save.disabled = on || records.length === 0;
+    report.disabled = on || reported.size === 0;
     progress.classList.toggle("on", on);
     if (!on) progress.value = 0;
+  }
+
+  async function saveReport() {
+    try {
+      await app.exclusively(async () => {
+        const made = await import("./report.js");
+        download("webmm-report.json", await made.report(app, [...reported.values()].flat()), "application/json");
+        message.replaceChildren(...made.contents(app));
+      });
+    } catch (error) {
+      message.textContent = inWords(error);
+    }
   }
 
   function saveRecords() {

@@ -57,7 +57,7 @@ def main() -> None:
 
 
 for _command in (
-    *(system.selftest, system.probe, system.config, system.info),
+    *(system.selftest, system.probe, system.config, system.info, system.report),
     *(speed.bench, speed.tune, speed.cache),
     *(kernels.shader, kernels.debug, kernels.check, foreign.kernel),
     *(products.run, products.explain, products.plan),

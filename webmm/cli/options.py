@@ -42,7 +42,15 @@ PLUGIN = click.option(
     callback=lambda ctx, param, files: _load(files),
     help="Load a Python file that registers kernels or ops: see docs/extending.md.",
 )
-BUDGET = click.option("--budget", type=Seconds(1, 10**6), default=60, show_default=True, help="Time budget in seconds.")
+
+
+def budget(seconds: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return the option --budget with a default in seconds."""
+    allowed = Seconds(1, 10**6)
+    return click.option("--budget", type=allowed, default=seconds, show_default=True, help="Time budget in seconds.")
+
+
+BUDGET = budget(60)
 PROFILE = click.option(
     "--profile",
     is_flag=False,

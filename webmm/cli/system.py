@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from webmm.cli.options import PLUGIN, on_device
+from webmm.cli.options import PLUGIN, budget, on_device
 from webmm.text import printable
 
 if TYPE_CHECKING:
@@ -81,3 +81,28 @@ def info(as_json: bool, open_device: Open) -> None:
     from webmm import report
 
     click.echo(json.dumps(report.system(open_device), indent=1) if as_json else report.describe(open_device))
+
+
+@click.command()
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="JSON file to write.")
+@on_device()
+@budget(90)
+def report(output: Path, open_device: Open, budget: float) -> None:
+    """Write a report on this device, to contribute or to attach to an issue.
+
+    It covers every engine that offers the adapter: limits, features, a self-test, the measured rates, the ladder of
+    matrix products and the time of the first product. It is a JSON file of at most 200 kB without personal data, and
+    nothing is sent anywhere: attach it by hand.
+    """
+    from webmm import files
+    from webmm.measure import records
+    from webmm.report import evidence, progress_bar
+
+    files.check_output(output, force=True)
+    with progress_bar() as show:
+        found = evidence.report(open_device, budget, show)
+    records.save(output, found.text)
+    click.echo(f"{output}: {len(found.text.encode()) / 1e3:.0f} kB on {printable(str(found.info))}")
+    click.echo(f"{found.kernels} measurements of kernels by {', '.join(found.engines) or 'no engine'}")
+    click.echo(f"contains: {evidence.CONTENTS}\ncontains {evidence.WITHOUT}")
+    click.echo(f"to contribute: attach it to {found.link or evidence.NO_LINK}")

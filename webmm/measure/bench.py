@@ -244,6 +244,7 @@ def record_of(
     m, n, k, batch = problem.sizes
     if timed:
         gflops = problem.flops / timed.median_us / 1e3
+        of_peak = ceiling and kernel and not kernel.matrix_shape  # matrix units exceed the FMA rate
         values = {
             "median_us": timed.median_us,
             "best_us": timed.best_us,
@@ -252,7 +253,7 @@ def record_of(
             "gflops": gflops,
             "clock": timed.clock,
             "error_bound": bound,
-            "peak_fraction": gflops / op_of(problem.op).peak(problem, ceiling) if ceiling and kernel else None,
+            "peak_fraction": gflops / op_of(problem.op).peak(problem, ceiling) if ceiling and of_peak else None,
         }
     return Record(
         op=problem.op,

@@ -24,6 +24,9 @@ from webmm.log import root
 from webmm.text import is_plain
 
 SCHEMA = "webmm.records/1"
+REPORT = (
+    "webmm.report/1"  # the entry `report` of a document that describes a machine, too: see webmm/report/evidence.py
+)
 Status = Literal["ok", "unsupported", "compile", "runtime", "incorrect", "timeout", "skipped"]
 STATUSES: tuple[str, ...] = get_args(Status)
 

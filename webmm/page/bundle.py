@@ -33,7 +33,7 @@ from webmm.page.script.program import Program
 ON_DEMAND = ("bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/")
 PANELS = (  # of the page, and parts of them
     *("multiply", "matrices", "form", "options", "large", "explain", "ops", "ladders", "picture", "code", "traffic"),
-    *("tune", "compare", "help"),
+    *("tune", "compare", "help", "report"),
 )
 LAZY = (  # … and modules.
     *(*ON_DEMAND, "bundle/ladders.js", *(f"bundle/{name}" for name in core.LATE)),

@@ -9,10 +9,10 @@ from webmm.choose import tables, tuned
 from webmm.dtypes import FLOATS
 from webmm.engine import timing
 from webmm.measure import roofline
+from webmm.measure.records import REPORT, Record
 from webmm.measure.records import SCHEMA as RECORDS
-from webmm.measure.records import Record
 from webmm.page import ladders, rows
-from webmm.version import __version__
+from webmm.version import ADDRESS, __version__
 
 SCHEMA = "webmm.bundle/2"
 
@@ -23,6 +23,8 @@ def index() -> dict[str, Any]:
         "schema": SCHEMA,
         "version": __version__,
         "records": RECORDS,
+        "report": REPORT,
+        "address": ADDRESS,
         "ladders": [ladder.title for ladder in ladders.every()],
         "ops": rows.index(),
         "shown": rows.titles(),

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields
 from pathlib import Path
 from textwrap import indent, wrap
 from typing import Any
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from webmm import config
 from webmm.calls.product import multiply
@@ -43,6 +44,18 @@ SHOWN_LIMITS = (
 def plain() -> Console:
     """Return a console for tables without markup: error messages may contain brackets that rich would interpret."""
     return Console(width=max(Console().width, TABLE_WIDTH), markup=False, highlight=False)
+
+
+Show = Callable[[str, int, int], object]  # shows a text, and how many of how many steps are done
+
+
+@contextmanager
+def progress_bar() -> Iterator[Show]:
+    """Show a progress bar on stderr, until the context ends."""
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda text, done, total: bar.update(task, completed=done, total=total, description=text)
 
 
 def system(open_device: Open) -> dict[str, Any]:

@@ -8,10 +8,6 @@ from collections.abc import Iterator
 from textwrap import indent
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-from rich.progress import Progress as ProgressBar
-
 from webmm.cases import OPS
 from webmm.cases.base import Op, Size
 from webmm.choose import adapted, candidates, choose, refused, tuned
@@ -31,7 +27,7 @@ from webmm.problems import DEFAULT_OP
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
 from webmm.problems.product import Product
-from webmm.report import Open, first_line, plain, right, show_reasons
+from webmm.report import Open, first_line, plain, progress_bar, right, show_reasons
 from webmm.text import printable
 
 MAX_DISPATCHES = 10_000  # for explain: cutting a product into this many pieces takes about a second
@@ -121,7 +117,7 @@ def tune(
     Prints the winners, and the reasons of kernels whose candidates all failed; corrects the cost model with the
     measurements. Returns the records of all candidates, and whether no kernel failed.
     """
-    console, status = plain(), Console(stderr=True)
+    console = plain()
     outcomes: list[Record] = []
     broken: list[Record] = []
     with open_device() as device, tuner.TunerProcess.like(device) as worker:
@@ -132,13 +128,10 @@ def tune(
             ceiling = roofline.measure(device)
             roofline.probe_and_keep(device, ceiling)
             sizes = sizes or op.default_sizes(ceiling, budget)
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
-        with ProgressBar(*columns, console=status, transient=True) as bar:
-            task = bar.add_task("", total=None)
+        with progress_bar() as bar:
 
             def show(step: tuner.SearchProgress) -> None:
-                text = f"{step.label}, {step.seconds_left:.0f} s left"
-                bar.update(task, completed=step.done, total=step.total, description=text)
+                bar(f"{step.label}, {step.seconds_left:.0f} s left", step.done, step.total)
 
             for size in sizes:
                 problem = op.problem(size, dtype, layout)

@@ -9,9 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
 from webmm.cases import op_of
@@ -29,7 +26,7 @@ from webmm.measure.bench import CPU_STAGE, Bench, Progress, record_of, relative,
 from webmm.measure.records import Record
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
-from webmm.report import Open, plain, show_profile, show_reasons
+from webmm.report import Open, plain, progress_bar, show_profile, show_reasons
 from webmm.report.choice import loads_of
 
 
@@ -116,13 +113,10 @@ def peak(ceiling: roofline.Roofline, cpu: bool) -> str:
 
 def measured(bench: Bench) -> list[Record]:
     """Return the records of a bench, with live progress."""
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
-    with ProgressBar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
+    with progress_bar() as bar:
 
         def show(progress: Progress) -> None:
-            text = f"{progress.label}, {progress.seconds_left:.0f} s left"
-            bar.update(task, completed=progress.done, total=progress.total, description=text)
+            bar(f"{progress.label}, {progress.seconds_left:.0f} s left", progress.done, progress.total)
 
         return list(replace(bench, on_progress=show).run())
 

@@ -1,0 +1,65 @@
+// @ts-check
+/** The report on this device, as `webmm report` writes it: records with what describes the device in their header. */
+
+import { h } from "../dom.js";
+import { toJson } from "../records.js";
+
+/** @typedef {import("../main.js").App} App */
+/** @typedef {import("../webmm.js").RunRecord} RunRecord */
+
+const CONTENTS =
+  "It contains the device, driver, browser, features and limits, the measured rates, and the times of kernels. " +
+  "It has no personal data, and is not sent anywhere: attach it to ";
+
+/** @param {App} app @param {RunRecord[]} records of this device @returns {Promise<string>} the report; measures the device's rates if that was not done before */
+export async function report(app, records) {
+  const { device, bundle } = app;
+  const { name, vendor, kind, backend, driver, engine, subgroup, subgroupMax } = device.info;
+  const features = [...device.features].sort();
+  const about = {
+    command: "Save report, on the page",
+    date: new Date().toISOString().slice(0, 10),
+    report: bundle.index.report,
+    system: "browser",
+    adapters: [{ engine, index: 0, name, vendor, kind, backend, driver, twin: 0, features }],
+    engines: [
+      {
+        engine,
+        adapter: name,
+        driver,
+        first_product: { gflops: app.speed },
+        limits: limitsOf(device.limits),
+        features,
+        subgroups: { least: subgroup, most: subgroupMax },
+        matrix_units: device.matrix.map(({ operands, result, m, n, k }) => `${m}×${n}×${k} ${operands} into ${result}`),
+        rates: await app.roofline(),
+      },
+    ],
+  };
+  return toJson(records, about);
+}
+
+/** @param {GPUSupportedLimits} limits @returns {Record<string, number>} by their names in Python, such as max-buffer-size */
+function limitsOf(limits) {
+  /** @type {Record<string, number>} */
+  const named = {};
+  for (const name in limits) {
+    const value = /** @type {any} */ (limits)[name]; // attributes of the prototype
+    if (typeof value === "number") named[name.replace(/(?<=[a-z])(?=[A-Z\d])/g, "-").toLowerCase()] = value;
+  }
+  return named;
+}
+
+/** @param {App} app @returns {(HTMLElement | string)[]} what a report contains, and where to attach it */
+export function contents(app) {
+  const { address } = app.bundle.index;
+  const where = address ? h("a", { href: form(app, address) }, "this form") : "a new issue “New GPU” of the project";
+  return [CONTENTS, where, "."];
+}
+
+/** @param {App} app @param {string} address of the project @returns {string} that of its form for contributions, filled in */
+function form(app, address) {
+  const { name, backend, driver } = app.device.info;
+  const filled = { device: name, driver: `${backend} ${driver}`.trim(), version: app.bundle.index.version };
+  return `${address}/issues/new?${new URLSearchParams({ template: "new-gpu.yml", ...filled, title: `New GPU: ${name}` })}`;
+}
