@@ -65,7 +65,7 @@ class Wgpu:
     def matrix_shapes(self, adapter: Any) -> frozenset[MatrixShape]:
         """Return the fragment shapes that matrix units may support: all that naga can express, as wgpu lists none."""
         del adapter
-        return frozenset(MatrixShape("f16", "f32", side, side, side) for side in (16, 8))
+        return frozenset(MatrixShape(kind, "f32", side, side, side) for kind in ("f16", "f32") for side in (16, 8))
 
     def min_subgroup_size(self, adapter_info: Mapping[str, Any]) -> int:
         """Return the minimum subgroup size that an adapter reports; wgpu 29 says 4 for all, under a misspelt name."""
