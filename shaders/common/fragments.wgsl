@@ -67,7 +67,7 @@ alias Result = coop_mat{{ kernel.fm }}x{{ kernel.fn }}<{{ shape.result }}, C>;
 // A line of a tile {{ line }}. Lines are padded by 16 bytes, so that the eight lines
 // that a matrix unit reads at once are in different banks: 204 TFLOP/s, without padding 92 (4096³, H200).
 {% if vec4_panels %}
-// A vec4<u32> holds {{ {8: "eight", 16: "sixteen"}[kernel.chunk] }} elements.
+// A vec4<u32> holds {{ {4: "four", 8: "eight", 16: "sixteen"}[kernel.chunk] }} elements.
 {% endif %}
 {% for o in operands %}
 {% set X, one = o.x | upper, "row" if o.axis == "row" else "column" %}
@@ -175,7 +175,7 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ entry }}, {{ o.x | upper }}_PANEL>
 {%- endif %}
 {%- endmacro %}
 
-{# registers → workgroup memory; without vec4_panels, chunks hold float16, and are written by elements #}
+{# registers → workgroup memory; without vec4_panels, chunks hold floats, and are written by elements #}
 {% macro write_tiles(operands) %}
 {% for o in operands %}
 {% set positions, next = o.positions | default(o.x), o.next | default(o.x ~ "_next") %}
@@ -184,7 +184,10 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ entry }}, {{ o.x | upper }}_PANEL>
 {% if vec4_panels %}
         {{ panel }}[{{ positions }}_index{{ i }}] = {{ next }}{{ i }};
 {% else %}
-{% for j in range(kernel.chunk) %}
+{% for j in range(kernel.chunk) if shape.operands == "f32" %}
+        {{ panel }}[{{ positions }}_index{{ i }} + {{ j }}u] = bitcast<f32>({{ next }}{{ i }}.{{ "xyzw"[j] }});
+{% endfor %}
+{% for j in range(kernel.chunk) if shape.operands == "f16" %}
 {% set two %}unpack2x16float({{ next }}{{ i }}.{{ "xyzw"[j // 2] }}){% endset %}
         {{ panel }}[{{ positions }}_index{{ i }} + {{ j }}u] = f16({{ two }}.{{ "xy"[j % 2] }});
 {% endfor %}

@@ -1,29 +1,63 @@
 {#
-  For stages that multiply float16 on matrix units, in addition to fragments.wgsl: loads of chunks of eight elements,
-  and stores of fragments to C. A shader cannot access the elements of a fragment, but the epilogue, the edges and the
+  For stages that multiply floats on matrix units, in addition to fragments.wgsl: loads of chunks, and stores of
+  fragments to C. A shader cannot access the elements of a fragment, but the epilogue, the edges and the
   conversion of C need single elements, so each fragment of C is written to workgroup memory, from which invocations
   read it.
 #}
 {% import "common/fragments.wgsl" as fragments with context %}
 
-{# A chunk starts in the middle of a word if rows are not a multiple of eight elements: it then spans five words. #}
+{#
+  A chunk in the type of fragments. One of float16 starts in the middle of a word if rows are not a multiple of its
+  elements: it then spans one word more.
+#}
 {% macro load_function(o) %}
-{% set place, k = (o.axis, "k..+7") if o.along_k else (o.axis ~ "..+7", "k") %}
-// Eight elements of storage: {{ "A[" ~ place ~ ", " ~ k ~ "]" if o.x == "a" else "B[" ~ k ~ ", " ~ place ~ "]" }}
-fn load_{{ o.x }}8(index: u32) -> vec4<u32> {
+{% set x, chunk = o.x, kernel.chunk %}
+{% set along = "..+" ~ (chunk - 1) %}
+{% set place, k = (o.axis, "k" ~ along) if o.along_k else (o.axis ~ along, "k") %}
+{% set words = chunk * s.dtype.itemsize // 4 %}
+{% set vector = "vec" ~ words ~ "<u32>" %}
+{% set at = [place, k] if x == "a" else [k, place] %}
+// {{ {4: "Four", 8: "Eight"}[chunk] }} elements of storage: {{ x | upper }}[{{ at | join(", ") }}]
+{%- if s.dtype.wgsl != fragments.shape.operands %}, as {{ fragments.shape.operands }}{% endif %}
+
+fn load_{{ x }}{{ chunk }}(index: u32) -> vec4<u32> {
 {% if o.vec %}
-    return {{ o.x }}[index];
+    return {{ in_fragments(x ~ "[index]") }};
+{% elif s.dtype.itemsize == 4 %}
+    return {{ words_from(x, "index", words) }};
 {% else %}
     let at = index / 2u;
-    let words = vec4<u32>({{ o.x }}[at], {{ o.x }}[at + 1u], {{ o.x }}[at + 2u], {{ o.x }}[at + 3u]);
-    let odd = (words >> vec4<u32>(16u)) | (vec4<u32>(words.yzw, {{ o.x }}[at + 4u]) << vec4<u32>(16u));
-    return select(words, odd, index % 2u == 1u);
+    let words = {{ words_from(x, "at", words) }};
+{% set rest = "words.yzw" if words == 4 else "words.y" %}
+    let later = {{ vector }}({{ rest }}, {{ x }}[at + {{ words }}u]);
+    let odd = (words >> {{ vector }}(16u)) | (later << {{ vector }}(16u));
+    return {{ in_fragments("select(words, odd, index % 2u == 1u)") }};
 {% endif %}
 }
 {% endmacro %}
+{% macro words_from(x, at, words) -%}
+vec{{ words }}<u32>(
+{%- for i in range(words) %}{{ x }}[{{ at }}{% if i %} + {{ i }}u{% endif %}]{{ ", " if not loop.last }}{% endfor %})
+{%- endmacro %}
+{# The words of a chunk, as elements of the type of fragments #}
+{% macro in_fragments(words) -%}
+{{ "widened(" ~ words ~ ")" if s.dtype.wgsl != fragments.shape.operands else words }}
+{%- endmacro %}
+{% macro widened_function() %}
+{% if s.dtype.wgsl != fragments.shape.operands %}
+// Four float16, as float32
+fn widened(words: vec2<u32>) -> vec4<u32> {
+    return bitcast<vec4<u32>>(vec4f(unpack2x16float(words.x), unpack2x16float(words.y)));
+}
+
+{% endif %}
+{% endmacro %}
 {% macro before_end_function() %}
-// Eight elements from k on, zero beyond the end of k
+// {{ {4: "Four", 8: "Eight"}[kernel.chunk] }} elements from k on, zero beyond the end of k
 fn before_end(elements: vec4<u32>, k: u32) -> vec4<u32> {
+{% if kernel.chunk == 4 %}
+    return select(vec4<u32>(), elements, vec4<u32>(k) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(params.k));
+{% else %}
     let left = i32(min(max(params.k, k) - k, 8u));
     let bits = vec4<u32>(clamp(vec4<i32>(16 * left) - vec4<i32>(0, 32, 64, 96), vec4<i32>(), vec4<i32>(32)));
     return vec4<u32>(
@@ -31,6 +65,7 @@ fn before_end(elements: vec4<u32>, k: u32) -> vec4<u32> {
         extractBits(elements.{{ c }}, 0u, bits.{{ c }}),
 {% endfor %}
     );
+{% endif %}
 }
 
 {% endmacro %}

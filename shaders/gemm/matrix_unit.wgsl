@@ -1,12 +1,15 @@
 // matrix_unit: C = A·B on the GPU's matrix units, SM × SN of C per subgroup in a BM × BN tile per workgroup.
 //
-// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; float16 A and B, bound by vec4<u32>, eight
-// elements each, or by u32, two elements each; C in float32 or float16; accumulation in float32.
+// Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; {{ s.dtype.name }} A and B, bound by vectors of
+// {{ kernel.chunk }} elements, or by u32; C in float32 or float16; accumulation in float32.
+{% if s.dtype.wgsl != kernel.operands %}
+// Elements are converted to {{ kernel.operands }}, the type of the fragments, when they are loaded.
+{% endif %}
 // Changed from pipelined: one instruction of a subgroup multiplies fragments of FM × FK and FK × FN. A shader cannot
 // access the elements of a fragment: fragments of A and B are loaded from workgroup memory as a whole, and fragments of
 // C are written to workgroup memory, where invocations read single elements to apply the epilogue and store C.
 // In each step along k, loading the next tiles of A and B into registers overlaps multiplying the current tiles.
-{% if not (s.vec_a and s.vec_b) %}
+{% if s.dtype.itemsize == 2 and kernel.chunk == 8 and not (s.vec_a and s.vec_b) %}
 // If rows are not a multiple of 8 elements, a chunk of eight may start in the middle of a word: it is read as five
 // words and shifted. 168 TFLOP/s at 4095×4097×4093 on an H200; 35 with loads of single elements, 182 with two vec4 per
 // chunk, which is not possible in general: the last one may extend past the end of the buffer.
@@ -23,6 +26,16 @@
 // takes 34 µs in three parts, and 76 without.
 {% endif %}
 {#
+  Fragments of other vendors' GPUs are valid for Tint and computed by emulation only: nothing here was measured on them.
+  What went wrong when ONNX Runtime took this road (pull requests of microsoft/onnxruntime), and what that means here:
+  - Adapters that list 8×16×16 (Intel) offer subgroups of 16 to 32 lanes, and those of RDNA 3 a range, too: its kernels
+    ran with another size than they were written for until the size was pinned (32306), or were never chosen, because
+    the least and largest size had to be equal (32667). A kernel needs exactly LANES lanes, not an adapter.
+  - Whole fragments were stored at the edges of C, beyond the end of the result (32527). Here each element is checked.
+  - The first supported entry of a table was taken for the fastest (32700). Here rates are measured for each shape.
+  - Drivers list combinations of types that they do not multiply (32667). Here fragments of floats must multiply once.
+  - Sums in float16 overflow (29611). Here fragments with such sums are not used.
+
   What each optimisation is worth on an H200 with Dawn, in TFLOP/s; the figures of an item are from one run.
 
   At 4095×4097×4093, with rows whose length is not a multiple of 8 elements, beyond what is said above:
@@ -78,8 +91,10 @@
 #}
 // Edges: elements beyond the end of k are replaced by zero. Elements beyond the other edges may be any that the
 // engine's bounds checks return; they only reach sums that are not stored. Needs subgroups of exactly LANES lanes.
-// Workgroup memory, with 8 elements of padding per line of a panel: 2·(BM·(BK + 8·SLICES) + BN·(BK + 8·BK/SN)) bytes if
-// A is contiguous along k and B along n
+{% set bytes, pad = 16 // kernel.chunk, kernel.chunk %}
+{% set panels = "(BM·(BK + " ~ pad ~ "·SLICES) + BN·(BK + " ~ pad ~ "·BK/SN))" %}
+// Workgroup memory, with {{ pad }} elements of padding per line of a panel: {{ bytes }}·{{ panels }}
+// bytes if A is contiguous along k and B along n
 {%- if dialect == "tint" and kernel.spelling == "current" %};
 // C reuses A's panels.
 {% else %},
@@ -107,7 +122,8 @@
 var<workgroup> c_tile: array<array<f32, FM * FN>, {{ kernel.subgroups }}>; // a fragment of C per subgroup
 {% endif %}
 
-{{ halves.load_function(operands[0]) }}
+{{ halves.widened_function() }}
+{{- halves.load_function(operands[0]) }}
 {{ halves.load_function(operands[1]) }}
 {% if needs_before_end %}
 {{ halves.before_end_function() }}

@@ -251,7 +251,8 @@ def test_fragments_are_probed_by_multiplying(device, small, monkeypatch):
 
 
 def test_fragments_are_probed_for_any_subgroup_size(device, monkeypatch):
-    before, squares = device.capabilities, frozenset(MatrixShape("f16", "f32", n, n, n) for n in (8, 16))
+    before = device.capabilities
+    squares = frozenset(MatrixShape(kind, "f32", n, n, n) for kind in ("f16", "f32") for n in (8, 16))
     monkeypatch.setattr(device.engine, "matrix_units", next(iter(device.wgpu_device.features)))
     monkeypatch.setattr(
         device,

@@ -97,7 +97,7 @@ ASPECTS = (
 )
 FAR, MOST = 3.0, 0.7  # ASPECTS are clipped to this many spreads from the mean, the logarithm of a factor to ±MOST
 COLUMNS = Traffic._fields
-ALIKE = ("splits", "group", "prefetch", "operands", "spelling", "dot")  # settings that share a factor
+ALIKE = ("splits", "group", "prefetch", "operands", "sums", "spelling", "dot")  # settings that share a factor
 FITTING = ("rows", "strips")  # stages whose `unroll` follows from the problem
 
 

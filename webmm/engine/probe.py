@@ -17,7 +17,7 @@ from webmm.engine.core import Core
 from webmm.engine.launches import testing
 from webmm.errors import WebmmError
 from webmm.kernels.base import Binding, Capabilities, Kernel, MatrixShape
-from webmm.kernels.gemm.matrix_unit import MatrixUnit
+from webmm.kernels.gemm.matrix_unit import MatrixUnit, MatrixUnitF32
 from webmm.kernels.subgroups import SIZES
 from webmm.problems.base import Problem
 from webmm.problems.gemm import gemm
@@ -27,6 +27,8 @@ INVOCATIONS = 128  # workgroup size of the probe: the largest subgroup size
 NVIDIA = 0x10DE  # PCI vendor ID
 BINDINGS = (Binding(0, "heard", "storage", "array<Heard>"),)
 
+# Stages that try fragments, by the types of operands and sums.
+TRIED: dict[tuple[str, str], type[MatrixUnit]] = {("f16", "f32"): MatrixUnit, ("f32", "f32"): MatrixUnitF32}
 TILES: dict[str, Any] = {"bm": 64, "bn": 64, "sm": 32, "sn": 32}  # with which fragments are tried
 
 
@@ -88,31 +90,32 @@ Multiply = Callable[[Kernel[Any], Problem, NDArray[Any], NDArray[Any]], NDArray[
 def matrix_shapes(device: Core, multiply: Multiply) -> frozenset[MatrixShape]:
     """Return the fragment shapes that the device's matrix units support; empty without the feature.
 
-    Shapes with float16 operands and float32 results are included if a test product is right, others if the engine
-    lists them.
+    Shapes of floats with float32 results are included if a test product is right, others if the engine lists them.
     """
     if device.engine.matrix_units not in device.wgpu_device.features:
         return frozenset()
     listed = device.engine.matrix_shapes(device.wgpu_device.adapter)
-    floats = {shape for shape in listed if (shape.operands, shape.result) == ("f16", "f32")}
+    floats = {shape for shape in listed if (shape.operands, shape.result) in TRIED}
     return (listed - floats) | {shape for shape in floats if multiplies(device, shape, multiply)}
 
 
 def multiplies(device: Core, shape: MatrixShape, multiply: Multiply) -> bool:
-    """Tell whether a float16 product of 2x2 tiles, with fragments of `shape`, is right in subgroups of some size."""
+    """Tell whether a product of 2x2 tiles, with fragments of `shape`, is right in subgroups of some size."""
     return any(_multiplies(device, shape, lanes, multiply) for lanes in device.capabilities.subgroup_sizes)
 
 
 def _multiplies(device: Core, shape: MatrixShape, lanes: int, multiply: Multiply) -> bool:
     before = device.capabilities
-    kernel = MatrixUnit(**TILES, fm=shape.m, fn=shape.n, fk=shape.k, lanes=lanes)
-    if kernel.invalid() or "shader-f16" not in before.features:
+    stage = TRIED[shape.operands, shape.result]
+    kernel = stage(**TILES, fm=shape.m, fn=shape.n, fk=shape.k, lanes=lanes)
+    dtype = stage.multiplies[0]
+    if kernel.invalid() or not dtype.features <= before.features:
         return False
     device.capabilities = dataclasses.replace(before, matrix_shapes=frozenset({shape}))
     m, n, k = 2 * kernel.bm, 2 * kernel.bn, 2 * kernel.bk
-    problem = gemm(m, n, k, dtype="f16", out_dtype="f32")
+    problem = gemm(m, n, k, dtype=dtype, out_dtype="f32")
     rng = np.random.default_rng(0)
-    a, b = rng.integers(-8, 9, (m, k)).astype(np.float16), rng.integers(-8, 9, (k, n)).astype(np.float16)
+    a, b = (rng.integers(-8, 9, sizes).astype(dtype.numpy) for sizes in ((m, k), (k, n)))
     try:
         with testing():
             return np.array_equal(multiply(kernel, problem, a, b), a.astype(np.float32) @ b.astype(np.float32))

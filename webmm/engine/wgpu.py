@@ -65,7 +65,7 @@ class Wgpu:
     def matrix_shapes(self, adapter: Any) -> frozenset[MatrixShape]:
         """Return the fragment shapes that matrix units may support: all that naga can express, as wgpu lists none."""
         del adapter
-        return frozenset(MatrixShape("f16", "f32", side, side, side) for side in (16, 8))
+        return frozenset(MatrixShape(kind, "f32", side, side, side) for kind in ("f16", "f32") for side in (16, 8))
 
     def subgroup_sizes(self, adapter_info: Mapping[str, Any]) -> tuple[int, int]:
         """Return the least and the largest size of subgroups that an adapter reports: 4 and 128 for all in wgpu 29."""

@@ -11,6 +11,8 @@ from typing import Any, ClassVar, TypeVar
 
 from webmm.dtypes import F32, WIDE_FEATURES, DType
 from webmm.errors import ConfigError
+from webmm.kernels.matrix_shape import MatrixShape as MatrixShape
+from webmm.kernels.matrix_shape import fastest
 from webmm.kernels.sizes import MAX_WORKGROUPS as MAX_WORKGROUPS
 from webmm.kernels.sizes import Params as Params
 from webmm.kernels.sizes import Sized
@@ -46,20 +48,6 @@ def tunable(default: Any, candidates: tuple[Any, ...], doc: str, most: int = 0) 
     return dataclasses.field(default=default, metadata={"candidates": candidates, "doc": doc, "most": most})
 
 
-@dataclass(frozen=True, order=True)
-class MatrixShape:
-    """A shape of fragments that matrix units multiply: (m, k) by (k, n), and the types of operands and result."""
-
-    operands: str
-    result: str
-    m: int
-    n: int
-    k: int
-
-    def __str__(self) -> str:
-        return f"{self.m}×{self.n}×{self.k} {self.operands} into {self.result}"
-
-
 @dataclass(frozen=True)
 class Capabilities:
     """The properties of a device that kernels depend on."""
@@ -74,6 +62,7 @@ class Capabilities:
     no_matrix: str = ""  # why shaders cannot, in words
     workgroups: int = 0  # workgroups that run at once at full speed, as a probe measured; 0 if not measured
     other_sizes: tuple[int, ...] = ()  # lanes of subgroups that the driver may choose for other shaders, nearest first
+    fragment_rates: Mapping[str, float] = dataclasses.field(default_factory=dict)  # 10⁹ operations/s, by str(shape)
 
     @property
     def subgroup_sizes(self) -> list[int]:
@@ -83,6 +72,10 @@ class Capabilities:
     def limit(self, name: str) -> int:
         """Return a limit by its WebGPU name in kebab case."""
         return self.limits[name]
+
+    def fragment(self, operands: str, result: str) -> MatrixShape | None:
+        """Return the fastest fragments of these types, the largest if no probe measured them; None if it has none."""
+        return fastest(self.matrix_shapes, self.fragment_rates, operands, result)
 
     def lacks(self, shape: MatrixShape) -> str | None:
         """Return why shaders cannot multiply `shape` on matrix units, or None if they can."""

@@ -15,7 +15,7 @@ from webmm.problems.product import partial_bytes
 
 CHUNK_BYTES = 16  # loaded by an invocation at once
 
-H = TypeVar("H", bound="HalfTiles[Any]")
+H = TypeVar("H", bound="FloatTiles[Any]")
 
 
 @dataclass(frozen=True)
@@ -136,23 +136,23 @@ class MatrixTiles(Tiled[P]):
             )
 
 
-class HalfTiles(MatrixTiles[P]):
-    """Fragments of float16, summed in float32; C reuses A's panels in workgroup memory."""
+class FloatTiles(MatrixTiles[P]):
+    """Fragments of floats, summed in float32; C reuses A's panels in workgroup memory."""
 
+    operands: ClassVar[str] = "f16"  # type of the elements of fragments of A and B
     chunk = CHUNK_BYTES // F16.itemsize
     features = F16.features
 
     @classmethod
     def on(cls: type[H], device: Capabilities) -> H:
-        """Return the stage with the largest fragments that the device multiplies, and its subgroup size."""
-        able = [shape for shape in device.matrix_shapes if (shape.operands, shape.result) == ("f16", "f32")]
-        shape = max(able, key=lambda s: s.m * s.n * s.k, default=cls().matrix_shape)
+        """Return the stage with the device's fastest fragments of its type, and its subgroup size."""
+        shape = device.fragment(cls.operands, "f32") or cls().matrix_shape
         return cls(fm=shape.m, fn=shape.n, fk=shape.k, lanes=device.subgroup_size or cls().lanes)
 
     @property
     def matrix_shape(self) -> MatrixShape:
         """The fragments that the matrix units must multiply."""
-        return MatrixShape("f16", "f32", self.fm, self.fn, self.fk)
+        return MatrixShape(self.operands, "f32", self.fm, self.fn, self.fk)
 
     @property
     def least_panel(self) -> int:

@@ -159,7 +159,7 @@ def _steps(
     with Device(str(info.index), engine=engine.name) as device:
         offered, adapter = device.capabilities, device.wgpu_device.adapter
         about["limits"], about["features"] = dict(offered.limits), sorted(offered.features)
-        about["subgroups"] = {"measured": offered.subgroup_size, "least": engine.min_subgroup_size(adapter.info)}
+        about["subgroups"] = {"measured": offered.subgroup_size, "reported": list(engine.subgroup_sizes(adapter.info))}
         about["matrix_units"] = [str(shape) for shape in sorted(offered.matrix_shapes)]
         about["no_matrix_units"] = impersonal(offered.no_matrix)
         yield "self-test"

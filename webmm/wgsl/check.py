@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, get_args
 
-from webmm.cases import OPS
+from webmm.cases import OPS, fragments
 from webmm.errors import ShaderError
 from webmm.kernels import REGISTERED
 from webmm.kernels.base import Kernel
@@ -19,8 +19,8 @@ Shaders = Iterable[tuple[str, Kernel[Any], Problem]]  # a description, and what 
 
 
 def shipped() -> Shaders:
-    """Yield webmm's stages, each with the example problems of its op."""
-    return itertools.chain.from_iterable(op.shaders() for op in OPS.values())
+    """Yield webmm's stages, each with the example problems of its op, and those of matrix units of every vendor."""
+    return itertools.chain(*(op.shaders() for op in OPS.values()), fragments.shaders())
 
 
 def registered() -> Shaders:
@@ -39,7 +39,7 @@ def texts(dialect: Dialect, shaders: Shaders | None = None) -> dict[str, str]:
     labels: dict[str, str] = {}
     for words, kernel, problem in shipped() if shaders is None else shaders:
         for step in kernel.dispatches:
-            if dialect not in step.not_in and expressible(step, problem, dialect):
+            if expressible(step, problem, dialect):
                 labels.setdefault(render(step, problem, dialect).wgsl, f"{step} {words}")
     return labels
 
@@ -48,7 +48,7 @@ def located(error: ShaderError, shaders: Shaders) -> ShaderError:
     """Return the error of one of `shaders` with the place in a template that its compiler means, if it is found."""
     for (_, kernel, problem), dialect in itertools.product(shaders, get_args(Dialect)):
         for step in kernel.dispatches:
-            if dialect not in step.not_in and expressible(step, problem, dialect):
+            if expressible(step, problem, dialect):
                 shader = render(step, problem, dialect)
                 if shader.wgsl == error.wgsl:
                     return refused(error.what, error.said, error.wgsl, places(shader))

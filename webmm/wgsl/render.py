@@ -181,12 +181,8 @@ def render(
     """
     if dialect not in DIALECTS:
         raise ConfigError(f"unknown dialect {dialect!r}; choose from {', '.join(DIALECTS)}")
-    if why := kernel.not_in.get(dialect):
+    if why := inexpressible(kernel, problem, dialect):
         raise ConfigError(f"{kernel.name} of {kernel.op} cannot be written for {dialect}: {why}")
-    if not expressible(kernel, problem, dialect):
-        raise ConfigError(
-            f"{kernel.name} of {problem.dtype.name} cannot be written for {dialect}, which has no {problem.dtype.wgsl}"
-        )
     if pinned and (dialect != "tint" or not kernel.subgroup):
         why = "uses no subgroups" if dialect == "tint" else f"cannot ask for its size of subgroups in {dialect}"
         raise ConfigError(f"{kernel.name} of {kernel.op} {why}")
@@ -305,8 +301,18 @@ def _explained(error: Exception, kernel: Kernel[Any]) -> str:
 
 
 def expressible(kernel: Kernel[Any], problem: Problem, dialect: Dialect) -> bool:
-    """Tell whether a dialect has the types in which `kernel` computes `problem`; only naga has f64."""
-    return dialect == "naga" or real_type(features(kernel, problem)) == F32.wgsl
+    """Tell whether a dialect has what `kernel` needs to compute `problem`."""
+    return inexpressible(kernel, problem, dialect) is None
+
+
+def inexpressible(kernel: Kernel[Any], problem: Problem, dialect: Dialect) -> str | None:
+    """Return why a dialect cannot express how `kernel` computes `problem`, or None if it can."""
+    shape = kernel.matrix_shape
+    if why := kernel.not_in.get(dialect):
+        return why
+    if dialect == "naga":
+        return None if shape is None or shape.m == shape.n == shape.k else "its fragments are square"
+    return None if real_type(features(kernel, problem)) == F32.wgsl else f"it has no {problem.dtype.wgsl}"
 
 
 def _constants(kernel: Kernel[Any]) -> str:

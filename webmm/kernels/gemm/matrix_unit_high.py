@@ -18,7 +18,7 @@ from webmm.kernels.base import (
     tunable,
 )
 from webmm.kernels.gemm.base import GemmKernel, Specialisation
-from webmm.kernels.matrix_tiles import HalfTiles
+from webmm.kernels.matrix_tiles import FloatTiles
 from webmm.kernels.sizes import folded
 from webmm.problems.gemm import Gemm
 
@@ -141,7 +141,7 @@ class Mend(GemmKernel):
 
 
 @dataclass(frozen=True)
-class MatrixUnitHigh(HalfTiles[Gemm], GemmKernel):
+class MatrixUnitHigh(FloatTiles[Gemm], GemmKernel):
     """As `matrix_unit`; float32 operands are split into two of float16 when written to workgroup memory."""
 
     name = "matrix_unit_high"

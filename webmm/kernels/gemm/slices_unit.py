@@ -31,12 +31,10 @@ class SlicesUnit(MatrixTiles[Gemm], DoubleKernel):
 
     @classmethod
     def on(cls, device: Capabilities) -> SlicesUnit:
-        """Return the stage with the largest fragments of i8 that the device multiplies, and its subgroup size."""
+        """Return the stage with the device's fastest fragments of i8, and its subgroup size."""
         lanes = device.subgroup_size or cls().lanes
-        able = [s for s in device.matrix_shapes if (s.operands, s.result) == ("i8", "i32")]
-        for s in sorted(able, key=lambda s: -s.m * s.n * s.k)[:1]:
-            return cls(fm=s.m, fn=s.n, fk=s.k, lanes=lanes)
-        return cls(lanes=lanes)
+        shape = device.fragment("i8", "i32")
+        return cls(fm=shape.m, fn=shape.n, fk=shape.k, lanes=lanes) if shape else cls(lanes=lanes)
 
     @property
     def matrix_shape(self) -> MatrixShape:

@@ -12,7 +12,7 @@ from webmm.kernels.matrix_tiles import CHUNK_BYTES, MatrixTiles
 from webmm.kernels.quantized.base import PACKED, QuantizedKernel, Specialisation
 from webmm.problems.quantized import Quantized
 
-RESULTS = {"i8": "i32", "u8": "u32"}  # the type of the sums of fragments of each type
+OWN = {"i8": "i32", "u8": "u32"}  # the type of the sums of fragments of each type; AMD's of u8 are i32
 
 
 @dataclass(frozen=True)
@@ -30,26 +30,31 @@ class MatrixUnit(MatrixTiles[Quantized], QuantizedKernel):
     bk: int = tunable(64, (32, 64, 128), "inner elements per step")
     fk: int = tunable(32, (16, 32), "inner elements of a fragment, likewise", most=64)
     operands: str = tunable("i8", ("i8", "u8"), "element type of fragments of A and B; u8 cannot hold int8")
+    sums: str = tunable("own", ("own", "i32"), "type of sums: with the sign of operands, or i32")
     spelling: str = tunable("current", ("current",), "Tint's syntax for loads and stores of fragments")
 
     @classmethod
     def on(cls, device: Capabilities) -> MatrixUnit:
-        """Return the stage with the largest fragments of i8 that the device multiplies, and its subgroup size."""
+        """Return the stage with the device's fastest fragments of i8, and its subgroup size."""
         lanes = device.subgroup_size or cls().lanes
         return next(iter(cls.each(device, ("i8",))), cls(lanes=lanes))
 
     @classmethod
     def each(cls, device: Capabilities, kinds: Iterable[str]) -> Iterator[MatrixUnit]:
-        """Yield the stage with the largest fragments of each of `kinds` that the device multiplies."""
+        """Yield the stage with the device's fastest fragments of each of `kinds`."""
         for kind in kinds:
-            able = [s for s in device.matrix_shapes if (s.operands, s.result) == (kind, RESULTS[kind])]
-            for shape in sorted(able, key=lambda s: -s.m * s.n * s.k)[:1]:
-                yield cls(fm=shape.m, fn=shape.n, fk=shape.k, lanes=device.subgroup_size, operands=kind)
+            own = device.fragment(kind, OWN[kind])
+            shape = own or device.fragment(kind, "i32")
+            if shape is not None:
+                sums, lanes = "own" if own else "i32", device.subgroup_size
+                yield cls(fm=shape.m, fn=shape.n, fk=shape.k, lanes=lanes, operands=kind, sums=sums)
 
     @property
     def matrix_shape(self) -> MatrixShape:
         """The fragments that the matrix units must multiply."""
-        return MatrixShape(self.operands, RESULTS[self.operands], self.fm, self.fn, self.fk)
+        return MatrixShape(
+            self.operands, OWN[self.operands] if self.sums == "own" else self.sums, self.fm, self.fn, self.fk
+        )
 
     @property
     def workgroup_bytes(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from webmm.dtypes import F16
 from webmm.kernels.base import Binding, Kernel, Scratch, Texture, ceil_div, fold
-from webmm.kernels.matrix_tiles import HalfTiles
+from webmm.kernels.matrix_tiles import FloatTiles
 from webmm.kernels.sizes import Assumption, folded
 from webmm.kernels.traffic import Loads, Traffic
 from webmm.kernels.weights.base import WeightKernel, WeightSpecialisation
@@ -77,14 +77,14 @@ class ColumnFactors(WeightKernel):
 
 
 @dataclass(frozen=True)
-class MatrixUnit(HalfTiles[WeightOnly], WeightKernel):
+class MatrixUnit(FloatTiles[WeightOnly], WeightKernel):
     """As gemm's `matrix_unit`; weights are unpacked to float16 when they are written to workgroup memory."""
 
     name = "matrix_unit"
     follows = "tiles"
     summary = "many rows of float16: weights are unpacked into fragments on matrix units"
     a_vector_axis = "any"
-    vector = HalfTiles.chunk
+    vector = FloatTiles.chunk
     not_in: ClassVar[Mapping[str, str]] = {"naga": "wgpu does not enable matrix units"}
     spelling: ClassVar[str] = "current"
 
