@@ -78,7 +78,7 @@ def test_tune_refuses_invalid_records(page) -> None:
     for data, words in [
         (b"{", "not a JSON file"),
         (b'{"schema": "other/1"}', "not a webmm.records/1"),
-        (b'{"schema": "webmm.records/1", "records": [{}]}', "record 1 has no kernel"),
+        (b'{"schema": "webmm.records/1", "records": [{}]}', "record 1 has no op"),
         (b'{"schema": "webmm.records/1", "records": []}', "contains no records"),
     ]:
         upload(page, "#tune-import", "bad.json", data)
