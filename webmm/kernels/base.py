@@ -184,10 +184,6 @@ class Kernel(Sized[P]):
         """Lanes that a subgroup must have at least, or exactly; 0 for a kernel that uses none."""
         return 0
 
-    def suits(self, lanes: int) -> bool:
-        """Tell whether subgroups of `lanes` lanes are what this dispatch needs."""
-        return self.subgroup == lanes if self.exact else self.subgroup <= lanes
-
     @property
     def matrix_shape(self) -> MatrixShape | None:
         """The fragments that matrix units must multiply; None for a kernel that uses none."""
@@ -293,7 +289,7 @@ class Kernel(Sized[P]):
             return f"needs the feature {', '.join(missing)}, which {device.name} does not have"
         if self.matrix_shape and (reason := device.lacks(self.matrix_shape)):
             return reason
-        if self.subgroup and not any(self.suits(lanes) for lanes in device.subgroup_sizes):
+        if self.subgroup and not any(suits(self, lanes) for lanes in device.subgroup_sizes):
             exactly = "exactly " if self.exact else ""
             has = " or ".join(map(str, sorted(device.subgroup_sizes))) or "none"
             return f"needs subgroups of {exactly}{self.subgroup} lanes, {device.name} has {has}"
@@ -302,6 +298,11 @@ class Kernel(Sized[P]):
     def __str__(self) -> str:
         settings = ",".join(f"{name}={value}" for name, value in self.config.items())
         return f"{self.name}({settings})" if settings else self.name
+
+
+def suits(kernel: Kernel[Any], lanes: int) -> bool:
+    """Tell whether subgroups of `lanes` lanes are what this dispatch needs."""
+    return kernel.subgroup == lanes if kernel.exact else kernel.subgroup <= lanes
 
 
 def features(kernel: Kernel[Any], problem: Problem) -> frozenset[str]:

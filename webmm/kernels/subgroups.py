@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from webmm.kernels.base import Capabilities, Kernel
+from webmm.kernels.base import Capabilities, Kernel, suits
 
 SIZE_CONTROL = "subgroup-size-control"
 LEAST_SIZE = 4  # lanes of the smallest subgroups in WebGPU
@@ -40,6 +40,6 @@ def assured(kernel: Kernel[Any], device: Capabilities) -> bool:
     """Tell whether all dispatches of `kernel` get subgroups that suit them on `device`, whatever the driver chooses."""
     sizes = device.subgroup_sizes
     return all(
-        not step.subgroup or pinned(step, device) or all(step.suits(lanes) for lanes in sizes)
+        not step.subgroup or pinned(step, device) or all(suits(step, lanes) for lanes in sizes)
         for step in kernel.dispatches
     )
