@@ -161,7 +161,10 @@ class Device(Core):
         )
         probed, shapes = rates.known(self), matrix_shapes(self, self._product)
         self.capabilities = dataclasses.replace(
-            self.capabilities, matrix_shapes=shapes, workgroups=probed.workgroups if probed else 0
+            self.capabilities,
+            matrix_shapes=shapes,
+            workgroups=probed.workgroups if probed else 0,
+            fragment_rates=probed.fragments if probed else {},
         )
 
     # Arrays
