@@ -32,3 +32,19 @@ def crossed(*given: Iterable[Any], step: int = 0) -> list[Any]:
         pytest.param(*(value for _, value in each), marks=marks[sum(i for i, _ in each) % step != 0])
         for each in itertools.product(*map(enumerate, tables))
     ]
+
+
+def pairwise(*given: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Return few combinations that contain every pair of values of two tables: each next has the most new pairs."""
+    tables = [list(table) for table in given]
+
+    def pairs(each: tuple[int, ...]) -> set[Any]:
+        return set(itertools.combinations(enumerate(each), 2))
+
+    every = list(itertools.product(*(range(len(table)) for table in tables)))
+    left, chosen = set[Any]().union(*map(pairs, every)), []
+    while left:
+        best = max(every, key=lambda each: len(pairs(each) & left))
+        left -= pairs(best)
+        chosen.append(tuple(table[i] for table, i in zip(tables, best, strict=True)))
+    return chosen

@@ -15,34 +15,47 @@ from webmm.wgsl.render import render
 LOADS = {
     "naga": r"coop(?P<rows>LoadT?)<(?:Left|Right)>\(&(?P<x>\w)_tile\[(?P<panel>[^]]+)\]\[(?P<place>[^]]+)\], \w+\)",
     "tint": r"subgroupMatrixLoad<\w+, (?P<rows>\w+)>\(&(?P<x>\w+?)_tile\[(?P<panel>[^]]+)\], (?P<place>[^,]+), \w+\)",
+    "deprecated": r"subgroupMatrixLoad<\w+>\(&(?P<x>\w)_tile\[(?P<panel>[^]]+)\], (?P<place>[^,]+), "
+    r"(?P<rows>\w+), \w+\)",
 }
 STORES = {
     "naga": r"coopStoreT\((?P<acc>\w+), &(?P<to>c_tile\[subgroup\])\[(?P<place>\w+)\], (?P<stride>\w+)\);",
     "tint": r"subgroupMatrixStore<row_major>\(&(?P<to>[ab](?:_low)?_tile\[[^]]+\]|sums), (?P<place>[^,]+), "
     r"(?P<acc>\w+), (?P<stride>[^)]+)\);",
+    "deprecated": r"subgroupMatrixStore\(&(?P<to>c_tile\[subgroup\]), (?P<place>\w+), (?P<acc>\w+), false, "
+    r"(?P<stride>\w+)\);",
 }
-ROWS = ("LoadT", "row_major")
+ROWS = ("LoadT", "row_major", "false")
 # How each dialect reads an element of a tile, and stores four adjacent elements: Tint's tiles hold vec4<u32>.
+ELEMENTS = "f32({x}_tile[{at}.x][{at}.y + {e}])"
 ELEMENT = {
-    "naga": "f32({x}_tile[{at}.x][{at}.y + {e}])",
-    "tint": "unpack2x16float({x}_tile[{at}.x][{at}.y + ({e}) / 8u][({e}) / 2u % 4u])[({e}) % 2u]",
+    ("naga", "f16"): ELEMENTS,
+    ("naga", "f32"): ELEMENTS,
+    ("deprecated", "f16"): ELEMENTS,
+    ("deprecated", "f32"): ELEMENTS,
+    ("tint", "f16"): "unpack2x16float({x}_tile[{at}.x][{at}.y + ({e}) / 8u][({e}) / 2u % 4u])[({e}) % 2u]",
+    ("tint", "f32"): "bitcast<f32>({x}_tile[{at}.x][{at}.y + ({e}) / 4u][({e}) % 4u])",
 }
+PER_ENTRY = {"f16": 8, "f32": 4}
+ONE_BY_ONE = "for (var j = 0u; j < 4u; j++) {{ {to}[{place} + e / FN * {stride} + e % FN + j] = {acc}[own + j]; }}"
 FOUR = {
-    "naga": "for (var j = 0u; j < 4u; j++) {{ {to}[{place} + e / FN * {stride} + e % FN + j] = {acc}[own + j]; }}",
+    "naga": ONE_BY_ONE,
+    "deprecated": ONE_BY_ONE,
     "tint": "let four = vec4f({acc}[own], {acc}[own + 1u], {acc}[own + 2u], {acc}[own + 3u]);"
     "{to}[{place} + e / FN * ({stride}) + e % FN / 4u] = bitcast<vec4<u32>>(four);",
 }
 EMULATION = """
-const OWN: u32 = FM * FN / LANES; // elements of C per lane, in row-major order
+const OWN: u32 = max(4u, FM * FN / LANES); // elements of C per lane, in row-major order; the last lanes may have none
 alias Result = array<f32, OWN>;
 
 // Fragments of A and B are positions in their tiles: (panel, offset, 1 for the tile of low halves).
 fn multiply_add(left: vec3u, right: vec3u, sums: Result, lane: u32) -> Result {{
     var sum = sums;
-    for (var own = 0u; own < OWN; own++) {{
+    let count = min(params.k, 1u); // unknown at compile time, so that drivers do not unroll the loops
+    for (var own = 0u; own < OWN * count && lane * OWN < FM * FN; own++) {{
         let i = (lane * OWN + own) / FN;
         let j = (lane * OWN + own) % FN;
-        for (var k = 0u; k < FK; k++) {{
+        for (var k = 0u; k < FK * count; k++) {{
             sum[own] += {a} * {b};
         }}
     }}
@@ -65,23 +78,35 @@ PLACES = {  # position of element (i, k) of A and (k, j) of B, by operand and wh
 }
 
 
+def without_subgroups(wgsl):
+    """Return the shader with subgroups of LANES consecutive invocations, of which it only asks for their numbers."""
+    text, count = re.subn(r" *@builtin\(subgroup_(invocation_)?id\) \w+: u32,\n", "", wgsl)
+    text = re.sub(r"enable (?!f16).*\n", "", text)
+    numbers = "let subgroup = local_index / LANES;\n    let subgroup_lane = local_index % LANES;"
+    return re.sub(r"(fn main\([^{]*\{)", rf"\1\n    {numbers}", text) if count else text
+
+
 def emulated(wgsl):
-    """Return the shader, of either dialect, with emulated fragments."""
+    """Return the shader, of either dialect, with emulated fragments and subgroups."""
     if "coop_mat" not in wgsl and "subgroup_matrix" not in wgsl:
         return re.sub(r"enable (?!f16).*\n", "", wgsl)
-    dialect = "naga" if "coop_mat" in wgsl else "tint"
+    dialect = "naga" if "coop_mat" in wgsl else "tint" if "_major>(" in wgsl else "deprecated"
+    kind = re.search(r"alias Left = \w+<(\w+),", wgsl)[1]
     rows = {load["x"]: load["rows"] in ROWS for load in re.finditer(LOADS[dialect], wgsl)}
     elements = {}
     for x, at in (("a", "left"), ("b", "right")):
-        place = PLACES[x, rows[x]].format(line=f"{x.upper()}_LINE" + " * 8u" * (dialect == "tint"))
-        high, low = (ELEMENT[dialect].format(x=tile, at=at, e=place) for tile in (x, f"{x}_low"))
+        place = PLACES[x, rows[x]].format(line=f"{x.upper()}_LINE" + f" * {PER_ENTRY[kind]}u" * (dialect == "tint"))
+        high, low = (ELEMENT[dialect, kind].format(x=tile, at=at, e=place) for tile in (x, f"{x}_low"))
         elements[x] = f"select({high}, {low}, {at}.z == 1u)" if f"{x}_low" in rows else high
-    text = re.sub(r"alias (Left|Right|Result) = .*\n", "", wgsl)
-    text = re.sub(r"enable (?!f16).*\n|diagnostic.*\n", "", text)
+    text = re.sub(r"alias (Left|Right|Result) = .*\n", "", without_subgroups(wgsl))
+    text = re.sub(r"diagnostic.*\n", "", text)
     text = re.sub(LOADS[dialect], lambda m: f"vec3u({m['panel']}, {m['place']}, {int('_low' in m['x'])}u)", text)
     text = text.replace("subgroupMatrixScalarMultiply", "scaled_sums")
     text = re.sub(r"(coop|subgroupMatrix)Multiply\w+\(([^)]*)\)", r"multiply_add(\2, local_index % LANES)", text)
-    lanes = "for (var own = 0u; own < OWN; own += 4u) {{ let e = local_index % LANES * OWN + own; {} }}"
+    lanes = (
+        "for (var own = 0u; own < OWN * min(params.k, 1u) && local_index % LANES * OWN < FM * FN; own += 4u) "
+        "{{ let e = local_index % LANES * OWN + own; {} }}"
+    )
     text = re.sub(STORES[dialect], lambda m: lanes.format(FOUR[dialect].format(**m.groupdict())), text)
     assert not re.search("coop|subgroupMatrix|subgroup_matrix", text)
     return text + EMULATION.format(**elements)
@@ -90,13 +115,14 @@ def emulated(wgsl):
 def stand_in(device, monkeypatch, kernel, *, emulate=emulated, dialect="tint", shapes=(), compiled=None):
     """Make the device report the matrix units that `kernel` needs, or `shapes`, and emulate shaders that use them.
 
-    Skips the test if the device lacks subgroups or a feature of the kernel. Caches pipelines in `compiled`, by their
-    WGSL. Returns `kernel`.
+    Subgroups have the kernel's number of lanes. Skips the test if the device lacks a feature of the kernel. Caches
+    pipelines in `compiled`, by their WGSL. Returns `kernel`.
     """
     able, compiled = device.capabilities, {} if compiled is None else compiled
-    if not able.subgroup_size or not kernel.features <= able.features:
-        pytest.skip("the emulation needs subgroups and the kernel's features")
-    able = dataclasses.replace(able, matrix_shapes=frozenset(shapes or {kernel.matrix_shape}))
+    if not kernel.features <= able.features:
+        pytest.skip("the emulation needs the kernel's features")
+    shapes = frozenset(shapes or {kernel.matrix_shape})
+    able = dataclasses.replace(able, matrix_shapes=shapes, subgroup_size=kernel.lanes)
     plain = device.pipeline
 
     def pipeline(shader):

@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 import pytest
-from emulation import stand_in
+from emulation import stand_in, without_subgroups
 from test_quantized import F32, I8, I32, U8, check, draw, scheme_of
 
 from tests.sampled import sampled
@@ -52,7 +52,8 @@ BYTES = {"i8": "bitcast<i32>(word << (24u - 8u * i)) >> 24u", "u8": "i32((word >
 def emulated(wgsl):
     """Return the shader with emulated fragments, distributed over the lanes of a subgroup."""
     kind = re.search(r"alias Left = subgroup_matrix_left<(\w+)", wgsl)[1]
-    text = "\n".join(line for line in wgsl.splitlines() if not line.startswith((*TINT_ONLY, "alias ")))
+    text = without_subgroups(wgsl)
+    text = "\n".join(line for line in text.splitlines() if not line.startswith((*TINT_ONLY, "alias ")))
     text = LOAD.sub(r"vec2u(\3, \4)", text)
     text = re.sub(
         r"acc_\w+ = subgroupMatrixMultiplyAccumulate\((\w+, \w+, )(\w+)\)",

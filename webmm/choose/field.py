@@ -10,7 +10,7 @@ from typing import Any
 from webmm.kernels.base import Capabilities, ceil_div
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.gemv import Gemv
-from webmm.kernels.gemm.matrix_unit import MatrixUnit
+from webmm.kernels.gemm.matrix_unit import MatrixUnit, MatrixUnitF32
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.split_k import SplitK
 from webmm.kernels.splits import MOST_SPLITS
@@ -132,21 +132,47 @@ UNIT_TILES: tuple[dict[str, Any], ...] = (
     {"bm": 16, "bn": 32, "bk": 128, "sm": 16, "sn": 32, "slices": 4},
     {"bm": 16, "bn": 64, "bk": 128, "sm": 16, "sn": 64, "slices": 4},
 )
+# For fragments of float32, which only Apple's GPUs have, and which nobody has measured with webmm: tiles of at most 32
+# kB of workgroup memory.
+F32_UNIT_TILES: tuple[dict[str, Any], ...] = (
+    {},
+    {"bk": 16},
+    {"bm": 128, "bk": 16},
+    {"bn": 128, "bk": 16},
+    {"bm": 128, "bn": 128, "bk": 16, "sm": 64},
+    {"bm": 32, "sm": 16},
+    {"bn": 32, "sn": 16},
+    {"bm": 32, "bn": 32, "sm": 16, "sn": 16},
+)
+MOST_SUMS_HELD = 128  # by a lane: H200; with subgroups of fewer lanes, large tiles would hold more
 LEAST_UNIT_STEPS = 2
 FEW_LINES, FEW_ROWS, FEW_BYTES = 4, 8, 2**23
 
 
 def on_matrix_units(problem: Gemm, device: Capabilities, multiprocessors: int) -> Iterator[MatrixUnit]:
-    """Yield the candidates for a float16 product on matrix units; none if other stages are faster."""
+    """Yield the candidates for a product on matrix units; none if there are none, or if other stages are faster."""
     p = problem
-    if min(p.m, p.n) <= FEW_LINES or (p.m <= FEW_ROWS and p.bytes < FEW_BYTES):
+    stage = unit_stage(p, device)
+    if stage is None or min(p.m, p.n) <= FEW_LINES or (p.m <= FEW_ROWS and p.bytes < FEW_BYTES):
         return
-    stage = MatrixUnit.on(device)
-    for tiles in UNIT_TILES:
+    for tiles in F32_UNIT_TILES if isinstance(stage, MatrixUnitF32) else UNIT_TILES:
         kernel = dataclasses.replace(stage, **tiles)
+        if kernel.sums_held > MOST_SUMS_HELD:
+            continue
         count, steps = kernel.grid.tiles(p) * p.batch, ceil_div(p.k, kernel.bk)
         for splits in parts_of_k(p, count, steps, multiprocessors, LEAST_UNIT_STEPS):
             yield dataclasses.replace(kernel, splits=splits)
+
+
+def unit_stage(problem: Gemm, device: Capabilities) -> MatrixUnit | None:
+    """Return the stage whose fragments the device multiplies, with sums in float32; None if there is none.
+
+    Float16 is converted to float32 where fragments of float16 have sums of float16.
+    """
+    for stage in (MatrixUnit, MatrixUnitF32):
+        if problem.dtype in stage.multiplies and device.fragment(stage.operands, "f32"):
+            return stage.on(device)
+    return None
 
 
 PARTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # of k: few numbers, since each is a shader of its own

@@ -10,7 +10,7 @@ from webmm.choose.field import field as of_gpus
 from webmm.choose.field import on_matrix_units
 from webmm.cut.dispatches import dispatches, longest
 from webmm.cut.pieces import Limits, Piece
-from webmm.dtypes import F16, F32
+from webmm.dtypes import F32
 from webmm.engine.device import Device
 from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.base import GemmKernel
@@ -60,22 +60,15 @@ def field(problem: Gemm, device: Device, multiprocessors: int) -> list[GemmKerne
     if problem.dtype.wide:
         return []
     able = device.capabilities
-    units = on_matrix_units(problem, able, multiprocessors) if _halves(problem, able) else ()
-    return [kernel for kernel in units if kernel.check(problem, able) is None] or list(
-        of_gpus(problem, multiprocessors)
-    )
+    units = [k for k in on_matrix_units(problem, able, multiprocessors) if k.check(problem, able) is None]
+    faster = any(kernel.operands == "f16" for kernel in units)  # than anything else; units for float32 may not be
+    return [*units, *(() if faster else of_gpus(problem, multiprocessors))]
 
 
 def fallbacks(problem: Gemm, device: Device) -> tuple[GemmKernel, ...]:
     """Return kernels for devices with low limits."""
     del problem
     return cpu.ANY if device.info.kind == "cpu" else GPU
-
-
-def _halves(problem: Gemm, device: Capabilities) -> bool:
-    """Return whether the device's matrix units multiply the problem's elements."""
-    shapes = {(shape.operands, shape.result) for shape in device.matrix_shapes}
-    return problem.dtype == F16 and ("f16", "f32") in shapes
 
 
 # Emulated float64, by integer slices. With few terms, the check that the slices are sufficient seldom succeeds. TFLOP/s

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.engine.rates import Rates
+from webmm.engine.rates import Rates, of_fragments
 from webmm.kernels.base import Kernel
 from webmm.kernels.reduce.work import PARTIALS
 from webmm.kernels.traffic import Traffic
@@ -62,14 +62,8 @@ START: dict[str, float] = {
     "sharp_whole": 3.0,
 }
 NAMES = tuple(START)
-# What differs from START, for dispatches of a kind: the cycles of one multiply-add of words of four bytes, and on
-# matrix units, of which GPUs have 2 to 16 times the rate of FMAs of float32.
-OTHERWISE: dict[str, dict[str, float]] = {
-    "quantized.tiles": {"fma": 1.5},
-    "gemm.units": {"fma": 0.125},
-    "weights.units": {"fma": 0.125},
-    "quantized.units": {"fma": 0.06},
-}
+# What differs from START, for dispatches of a kind: the cycles of one multiply-add of words of four bytes.
+OTHERWISE: dict[str, dict[str, float]] = {"quantized.tiles": {"fma": 1.5}}
 # The costs of a CPU in general: its lanes are the elements of vector registers. Loads from buffers are a checked load
 # for each lane and component, those from textures are loads of vectors; a workgroup is a task of one core.
 CPU: dict[str, float] = START | {
@@ -196,7 +190,11 @@ class Model:
         limits, traffic = np.zeros((len(kernels), len(LIMITS))), np.zeros((len(kernels), len(COLUMNS)))
         longest = np.zeros(len(kernels))  # µs of the main dispatch
         for kind, (owners, rows) in dispatches_by_kind(kernels, problem).items():
-            times, each = parts_of_time(rows, self.coefficients(family, kind), self.machine)
+            costs: dict[str, Any] = {**self.coefficients(family, kind)}
+            if kind.endswith(".units") and family not in self.families:  # each kernel has the rate of its fragments
+                shapes = [kernels[i].matrix_shape for i in owners]
+                costs["fma"] = np.array([START["fma"] / of_fragments(self.rates, shape) for shape in shapes if shape])
+            times, each = parts_of_time(rows, costs, self.machine)
             np.add.at(total, owners, times)
             if any(kind_of_dispatch(main(kernels[i])) == kind for i in owners):
                 limits[owners] = np.stack(each, axis=1)

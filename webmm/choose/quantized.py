@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from webmm.choose.field import divided
+from webmm.choose.field import MOST_SUMS_HELD, divided
 from webmm.dtypes import BYTES, U8
 from webmm.engine.device import Device
 from webmm.kernels.base import Capabilities
@@ -66,4 +66,4 @@ def on_matrix_units(problem: Quantized, device: Capabilities) -> list[QuantizedK
     tiles = (*MATRIX_TILES, *(MORE_SUBGROUPS if plain else ()))
     kernels = list(MatrixUnit.each(device, kinds))[:1]
     made = (dataclasses.replace(kernel, **each) for kernel in kernels for each in tiles)
-    return [k for k in made if not (k.invalid() or k.unsuited(problem))]
+    return [k for k in made if k.sums_held <= MOST_SUMS_HELD and not (k.invalid() or k.unsuited(problem))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from webmm.choose.field import divided
+from webmm.choose.field import MOST_SUMS_HELD, divided
 from webmm.engine.device import Device
 from webmm.kernels.base import Capabilities
 from webmm.kernels.weights.base import WeightKernel
@@ -85,7 +85,7 @@ def on_matrix_units(problem: WeightOnly, device: Capabilities) -> list[WeightKer
     if stage.unsuited(problem) or stage.matrix_shape not in device.matrix_shapes:
         return []
     made = (replace(stage, **tiles) for tiles in MATRIX_TILES)
-    return [kernel for kernel in made if not kernel.invalid()]
+    return [kernel for kernel in made if kernel.sums_held <= MOST_SUMS_HELD and not kernel.invalid()]
 
 
 # Numbers of workgroups of `vector` up to which they have 128 lanes, and from which on they have 32, each of which loads

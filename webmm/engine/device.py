@@ -159,7 +159,10 @@ class Device(Core):
         self.capabilities = dataclasses.replace(with_subgroups(self), no_matrix=no_matrix)
         probed, shapes = rates.known(self), matrix_shapes(self, self._product)
         self.capabilities = dataclasses.replace(
-            self.capabilities, matrix_shapes=shapes, workgroups=probed.workgroups if probed else 0
+            self.capabilities,
+            matrix_shapes=shapes,
+            workgroups=probed.workgroups if probed else 0,
+            fragment_rates=probed.fragments if probed else {},
         )
 
     # Arrays

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.dtypes import F16
 from webmm.engine.core import Core
 from webmm.engine.launches import testing
 from webmm.errors import WebmmError
@@ -115,7 +116,8 @@ def _multiplies(device: Core, shape: MatrixShape, lanes: int, multiply: Multiply
     m, n, k = 2 * kernel.bm, 2 * kernel.bn, 2 * kernel.bk
     problem = gemm(m, n, k, dtype=dtype, out_dtype="f32")
     rng = np.random.default_rng(0)
-    a, b = (rng.integers(-8, 9, sizes).astype(dtype.numpy) for sizes in ((m, k), (k, n)))
+    bits = 3 if dtype == F16 else 12  # of elements of A: units that round float32 to fewer bits are found out
+    a, b = (rng.integers(-(2**x), 2**x + 1, size).astype(dtype.numpy) for x, size in ((bits, (m, k)), (3, (k, n))))
     try:
         with testing():
             return np.array_equal(multiply(kernel, problem, a, b), a.astype(np.float32) @ b.astype(np.float32))

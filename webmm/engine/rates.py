@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,12 @@ from webmm.config import settings
 from webmm.engine import generation
 from webmm.engine.core import Core
 from webmm.files import note, noted
+from webmm.kernels.base import MatrixShape
 
 SCHEMA = "webmm.rates/1"
 RATES_FILE = "rates.json"
+USUAL = {"f32": 1.0, "f16": 8.0, "i8": 16.0, "u8": 16.0}  # rates of fragments ÷ that of f32 on lanes
+NUMBERS = ("gflops", "gbytes", "cache_gbytes", "launch_us", "workgroups")  # of Rates, without those of fragments
 
 
 @dataclass(frozen=True)
@@ -30,21 +34,33 @@ class Rates:
     cache_gbytes: float  # the same for data in the cache that all multiprocessors share
     launch_us: float  # µs of a dispatch that does almost nothing
     workgroups: int  # workgroups that run at full speed concurrently: one per multiprocessor
+    fragments: Mapping[str, float] = field(default_factory=dict)  # of matrix units, 10⁹ operations/s by fragment shape
 
     @classmethod
     def of(cls, entry: object) -> Rates | None:
         """Return the rates in a JSON entry, or None if the entry is not valid."""
-        values = [entry.get(field.name) for field in dataclasses.fields(cls)] if isinstance(entry, dict) else []
-        if not values or not all(isinstance(v, (int, float)) and 0 < v < math.inf for v in values):
+        if not isinstance(entry, dict):
+            return None
+        fragments = entry.get("fragments", {})
+        values = [entry.get(name) for name in NUMBERS]
+        found = list(fragments.values()) if isinstance(fragments, dict) else [None]
+        if not all(isinstance(v, (int, float)) and 0 < v < math.inf for v in (*values, *found)):
             return None
         gflops, gbytes, cache_gbytes, launch_us, workgroups = map(float, values)  # type: ignore[arg-type]
-        return cls(gflops, gbytes, cache_gbytes, launch_us, math.ceil(workgroups))
+        return cls(gflops, gbytes, cache_gbytes, launch_us, math.ceil(workgroups), fragments)
 
     def __str__(self) -> str:
+        units = "".join(f", {rate:,.0f} GOP/s by fragments of {shape}" for shape, rate in self.fragments.items())
         return (
             f"{self.gflops:,.0f} GFLOP/s f32, {self.gbytes:,.0f} GB/s from memory, {self.cache_gbytes:,.0f} GB/s from "
-            f"cache, {self.launch_us:.1f} µs for a dispatch, {self.workgroups} workgroups at once"
+            f"cache, {self.launch_us:.1f} µs for a dispatch, {self.workgroups} workgroups at once{units}"
         )
+
+
+def of_fragments(rates: Rates | None, shape: MatrixShape) -> float:
+    """Return the rate of fragments relative to that of f32 on lanes: measured, or what is usual for their type."""
+    measured = rates.fragments.get(str(shape), 0.0) if rates is not None else 0.0
+    return measured / rates.gflops if measured and rates is not None else USUAL[shape.operands]
 
 
 def path() -> Path:
@@ -82,5 +98,7 @@ def store(device: Core, rates: Rates) -> None:
 def keep(device: Core, rates: Rates) -> None:
     """Store the device's rates, and choose anew by them; raises ConfigError if the file cannot be written."""
     store(device, rates)
-    device.capabilities = dataclasses.replace(device.capabilities, workgroups=rates.workgroups)
+    device.capabilities = dataclasses.replace(
+        device.capabilities, workgroups=rates.workgroups, fragment_rates=rates.fragments
+    )
     generation.advance()

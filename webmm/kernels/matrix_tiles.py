@@ -53,6 +53,11 @@ class MatrixTiles(Tiled[P]):
         return self.bm // self.sm * (self.bn // self.sn) * self.slices
 
     @property
+    def sums_held(self) -> int:
+        """Sums that each lane holds in registers."""
+        return self.sm * self.sn // self.lanes
+
+    @property
     def share(self) -> int:
         """Inner elements of a step that a slice multiplies."""
         return self.bk // self.slices
@@ -97,7 +102,7 @@ class MatrixTiles(Tiled[P]):
         """Count the loop: tiles from storage to registers to workgroup memory, and fragments from there."""
         p: Any = problem
         a, b, vec_c = self.loads(problem)
-        splits, sums = getattr(self, "splits", 1), self.sm * self.sn // self.lanes
+        splits, sums = getattr(self, "splits", 1), self.sums_held
         tiles_m, tiles_n = ceil_div(p.m, self.bm), ceil_div(p.n, self.bn)
         vec_c = vec_c or splits > 1
         result = p.m * p.n * p.batch * p.out_dtype.itemsize

@@ -16,7 +16,7 @@ from webmm.engine.device import Array, Device
 from webmm.engine.launch import Launch
 from webmm.engine.rates import Rates
 from webmm.engine.timing import time_launch
-from webmm.errors import ConfigError
+from webmm.errors import ConfigError, ShaderError
 from webmm.kernels.base import MAX_WORKGROUPS, Binding
 from webmm.wgsl.render import environment, tidy
 
@@ -29,6 +29,8 @@ CACHED = 2**20  # float32 elements of a copy that stays within a cache
 MAX_AT_ONCE = 2**11  # workgroups
 FEW = 64  # workgroups that show how long a dispatch takes
 SLOWED = 1.4  # times the duration of a single workgroup: beyond it, workgroups no longer all run at once
+UNIT_WORKGROUPS = 4096
+UNIT_SETTINGS = {"side": 2, "unroll": 4, "iterations": 64}  # of `fragments`: its sums are side × side fragments
 BRIEFLY = (0.01, 0.01)  # seconds of warm-up and of timing
 # A brief probe: times for a measurement, the longest dispatch in seconds, and the bytes of a copy beyond most caches.
 MOMENT, LONGEST, BEYOND_CACHE, BEYOND_LARGE_CACHE = (0.002, 0.002), 0.01, 2**25, 2**27
@@ -75,7 +77,8 @@ def probe(device: Device, ceiling: Roofline | None = None) -> Rates:
     ceiling = ceiling or measure(device)
     launch = _copy_us(device, 4)
     cached = max(_copy_us(device, CACHED) - launch, 1e-3)
-    return Rates(ceiling.gflops, ceiling.gbytes, 8 * CACHED / cached / 1e3, launch, workgroups_at_once(device))
+    rates = ceiling.gflops, ceiling.gbytes, 8 * CACHED / cached / 1e3, launch, workgroups_at_once(device)
+    return Rates(*rates, fragment_rates(device))
 
 
 def probe_and_keep(device: Device, ceiling: Roofline) -> None:
@@ -155,6 +158,23 @@ def fma_variants(cpu: bool) -> Iterator[FmaVariant]:
     for chains, workgroup in ((4, 64), (8, 64), (8, 256)):
         settings = {"chains": chains, "unroll": 8, "iterations": iterations, "workgroup": workgroup}
         yield FmaVariant(settings, workgroups)
+
+
+def fragment_rates(device: Device) -> dict[str, float]:
+    """Return the rate of each fragment shape of the device's matrix units, in 10⁹ operations/s, by str(shape).
+
+    A multiply-add counts as two operations. Shapes that the engine lists but does not compile are left out.
+    """
+    found, lanes = {}, device.capabilities.subgroup_size
+    with device.array(np.full(8, 0.5, np.float32)) as source, device.empty((4 * lanes * UNIT_WORKGROUPS,)) as out:
+        for shape in sorted(device.capabilities.matrix_shapes):
+            settings = UNIT_SETTINGS | {"shape": shape, "lanes": lanes, "dialect": device.engine.dialect}
+            with contextlib.suppress(ShaderError):
+                launch = _launch(device, "fragments", settings, UNIT_WORKGROUPS, source, out)
+                sums = UNIT_SETTINGS["side"] ** 2 * UNIT_SETTINGS["unroll"] * UNIT_SETTINGS["iterations"]
+                operations = 2 * shape.m * shape.n * shape.k * sums * UNIT_WORKGROUPS
+                found[str(shape)] = operations / time_launch(device, launch, *BRIEFLY).best_us / 1e3
+    return found
 
 
 def copy_bytes(cpu: bool) -> int:
