@@ -25,13 +25,14 @@ from webmm.problems.weights import BITS, WeightOnly
 
 
 def small(cls, shape, lanes, problem_of, **others):
-    """Return the stage with two subgroups of a few fragments of C each and few steps, and a problem that it suits.
+    """Return the stage with two subgroups of at least 2 × 2 fragments of C each, and a problem that it suits.
 
     `problem_of` takes sizes m, n, k: of several tiles, and of parts of them.
     """
     m, n, _ = shape
     for side, bk in itertools.product((1, 2, 4), (8, 16, 32, 64, 128)):
-        tiles = {"bm": 2 * side * m, "bn": 2 * side * n, "bk": bk, "sm": 2 * side * m, "sn": side * n, "group": 1}
+        sm, sn = 2 * side * m, 2 * side * n
+        tiles = {"bm": sm, "bn": 2 * sn, "bk": bk, "sm": sm, "sn": sn, "group": 1}
         kernel = cls(**tiles, **settings(shape, lanes), **others)
         problem = problem_of(kernel.bm + 3, kernel.bn + 5, kernel.bk + 7)
         if kernel.invalid() is None and kernel.unsuited(problem) is None:
@@ -52,7 +53,7 @@ QUANTISED = pairwise(BYTES, BYTE_TYPES, LANES, LAYOUTS, (F32, I32, I8))
 WEIGHTS = pairwise(FLOATS, BITS, LANES, (False, True))
 
 
-@pytest.mark.parametrize(("shape", "stage", "lanes", "layout", "finish", "spelling"), sampled(PRODUCTS))
+@pytest.mark.parametrize(("shape", "stage", "lanes", "layout", "finish", "spelling"), sampled(PRODUCTS, 3))
 def test_products(device, monkeypatch, shape, stage, lanes, layout, finish, spelling):
     (cls, dtype), (out, bias, activation) = stage, finish
 
@@ -63,7 +64,7 @@ def test_products(device, monkeypatch, shape, stage, lanes, layout, finish, spel
     prove_it(device, monkeypatch, *small(cls, shape, lanes, product, spelling=spelling))
 
 
-@pytest.mark.parametrize(("shape", "types", "lanes", "layout", "out"), sampled(QUANTISED))
+@pytest.mark.parametrize(("shape", "types", "lanes", "layout", "out"), sampled(QUANTISED, 3))
 def test_quantised_products(device, monkeypatch, shape, types, lanes, layout, out):
     operands, sums = types
     a, b = (U8, U8) if operands == "u8" else (I8, U8)
