@@ -44,7 +44,7 @@ def made_for_gpus(problem: Problem, able: Capabilities = NOTHING) -> Iterator[Ke
         yield from made
         if not made:
             model = adapted.typical(device)
-            field = column.field(problem, device, model.machine.multiprocessors)
+            field = list(column.field(problem, device, model.machine.multiprocessors))
             yield from (kernel for kernel, _, _ in model.best(field, problem))
 
 
