@@ -12,7 +12,7 @@ from webmm.kernels.matrix_tiles import CHUNK_BYTES, MatrixTiles
 from webmm.kernels.quantized.base import PACKED, QuantizedKernel, Specialisation
 from webmm.problems.quantized import Quantized
 
-OWN = {"i8": "i32", "u8": "u32"}  # the type of the sums of fragments of each type; AMD's of u8 are i32
+OWN = {"i8": "i32", "u8": "u32"}  # the type of the sums of fragments of each type; in AMD's driver those of u8 are i32
 
 
 @dataclass(frozen=True)
