@@ -88,7 +88,8 @@ def _fragments(cls: type[GemmKernel], device: Capabilities) -> list[dict[str, in
     """Return the tunables of each fragment shape that a stage can use on a device; [{}] if there are none."""
     shape = cls().matrix_shape
     shapes = device.fragments(shape.operands, shape.result) if shape else []
-    settings = [{"fm": s.m, "fn": s.n, "fk": s.k, "lanes": device.subgroup_size} for s in shapes]
+    lanes = device.subgroup_size or cls().subgroup
+    settings = [{"fm": s.m, "fn": s.n, "fk": s.k, "lanes": lanes} for s in shapes]
     return [each for each in settings if cls(**each).invalid() is None] or [{}]
 
 
