@@ -310,7 +310,7 @@ export async function* tune(bench, problem, budget, onStart = () => {}) {
 
 /** All configurations of the page: first the one that `choose` returns, then the defaults of the stages, the last stage first. @param {Device} device @param {Problem} problem */
 function untried(device, problem) {
-  const stages = [...device.bundle.kernels.values()];
+  const stages = [...device.kernels.values()];
   const chosen = device.choose(problem);
   const defaults = device.bundle.stages.map((name) => device.stage(name)).reverse();
   const others = stages.flat();

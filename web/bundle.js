@@ -53,8 +53,6 @@ export class Bundle {
   /** @type {Map<string, Promise<unknown>>} */
   #modules = new Map();
   #kernels = new Dict();
-  /** @type {Map<string, Kernel[]> | null} */
-  #configurations = null;
 
   /** @param {Index} index @param {Core} core @param {Source} source */
   constructor(index, core, source) {
@@ -199,14 +197,6 @@ export class Bundle {
   /** The names of the page's stages, in the order of the ladder. @returns {string[]} */
   get stages() {
     return this.core.offered().map((/** @type {any} */ cls) => cls.name);
-  }
-
-  /** The page's configurations of each stage, the default first. @returns {Map<string, Kernel[]>} */
-  get kernels() {
-    const every = (/** @type {any} */ cls) =>
-      this.core.configurations(cls).map((/** @type {Python} */ kernel) => this.wrap(kernel));
-    this.#configurations ??= new Map(this.core.offered().map((/** @type {any} */ cls) => [cls.name, every(cls)]));
-    return this.#configurations;
   }
 
   /** @param {Python} kernel @returns {Kernel} one object for all equal kernels */

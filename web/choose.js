@@ -29,6 +29,8 @@ export class Choices {
   #learned = [];
   #models = new Dict();
   #chosen = new Dict();
+  /** @type {Map<string, Kernel[]> | null} */
+  #kernels = null;
 
   /** @param {Device} device */
   constructor(device) {
@@ -139,9 +141,31 @@ export class Choices {
     const { bundle, info } = this.device;
     const cls = this.core.kernel_class(name, "gemm");
     if (info.kind === "cpu") return bundle.wrap(this.core.light(cls));
-    const made = p ? [...this.#candidates(bundle.problem(p)).keys()] : [];
+    return bundle.wrap(this.#made(cls, p ? bundle.problem(p) : null));
+  }
+
+  /** @param {Python} cls @param {Python | null} problem @returns {Python} the stage as the choice makes it for `problem`, or else for this device */
+  #made(cls, problem) {
+    const made = problem ? [...this.#candidates(problem).keys()] : [];
     const fitting = made.find((/** @type {Python} */ kernel) => kernel.constructor === cls);
-    return bundle.wrap(this.#spelled(fitting ?? cls.on(this.capabilities)));
+    return this.#spelled(fitting ?? cls.on(this.capabilities));
+  }
+
+  /** @param {Kernel} kernel @param {Python} problem @returns {Kernel} the kernel; if it is for matrix units, and the device has any, the one that the choice makes for these */
+  fitted(kernel, problem) {
+    const { bundle, matrix } = this.device;
+    return kernel.matrix && matrix.length ? bundle.wrap(this.#made(kernel.of.constructor, problem)) : kernel;
+  }
+
+  /** The page's configurations of each stage for this device, the default first. @returns {Map<string, Kernel[]>} */
+  get kernels() {
+    const { bundle } = this.device;
+    const every = (/** @type {Python} */ cls) =>
+      this.core
+        .configurations(cls, this.capabilities)
+        .map((/** @type {Python} */ kernel) => bundle.wrap(this.#spelled(kernel)));
+    this.#kernels ??= new Map(this.core.offered().map((/** @type {Python} */ cls) => [cls.name, every(cls)]));
+    return this.#kernels;
   }
 
   /**

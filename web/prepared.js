@@ -89,10 +89,12 @@ export class PreparedCase {
   }
 
   get rungs() {
-    return this.known.kernels.map((kernel) => new Rung(this.device.bundle.wrap(kernel)));
+    const { bundle } = this.device;
+    const { kernels, problem } = this.known;
+    return kernels.map((kernel) => new Rung(this.device.fitted(bundle.wrap(kernel), problem)));
   }
 
-  /** The stages of the ladder: of kernels with equal labels, for different matrix units or subgroup sizes, the first that can run. */
+  /** The stages of the ladder: of kernels with equal labels, for different subgroup sizes, the first that can run. */
   get stages() {
     const all = this.rungs;
     return [...new Set(all.map(({ label }) => label))].map((label) => {

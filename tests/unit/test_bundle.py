@@ -55,10 +55,10 @@ def index(page: Path) -> dict[str, Any]:
 
 def test_every_configuration_is_valid_and_offered_once() -> None:
     for cls in stages.offered():
-        kernels = stages.configurations(cls)
+        kernels = stages.configurations(cls, ladders.NOTHING)
         assert len(kernels) == len(set(kernels))
         assert kernels[0] == cls()
-        assert set(stages.recommended(cls)) <= set(kernels)
+        assert set(stages.chosen(cls)) <= set(kernels)
         assert [kernel for kernel in kernels if kernel.invalid() is not None] == []
 
 

@@ -20,8 +20,10 @@ from tests.web.dispatches import case, in_chromium, in_node, result
 from tests.web.page_steps import wait_text
 from webmm.choose import candidates, tuned
 from webmm.kernels.base import Capabilities, MatrixShape
-from webmm.kernels.gemm.matrix_unit import MatrixUnit
+from webmm.kernels.gemm.matrix_unit import MatrixUnit, MatrixUnitF32
+from webmm.page import ladders
 from webmm.problems.gemm import Gemm, gemm
+from webmm.wgsl import tint
 from webmm.wgsl.epilogues import BIASES
 from webmm.wgsl.render import MATRIX_UNITS
 
@@ -94,8 +96,8 @@ def test_matrix_units_in_chromium(page) -> None:
 
 # The page's choice for the matrix units that an adapter reports
 
-OPEN = """
-([features, shapes, lanes, spelling, problems, vendor]) => import("./webmm.js").then(({ Device }) => {
+PRETENDED = """
+([features, shapes, lanes, spelling, vendor, given]) => import("./webmm.js").then(async ({ Device }) => {
   const [subgroupMinSize, subgroupMaxSize] = lanes;
   const subgroupMatrixConfigs = shapes.map(([componentType, resultComponentType, M, N, K]) =>
     ({ componentType, resultComponentType, M, N, K }));
@@ -104,13 +106,28 @@ OPEN = """
   const engine = { features: new Set(features), limits, lost: new Promise(() => {}) };
   const device = new Device({}, { info }, engine, webmm.device.bundle);
   device.spelling = spelling;
-  const stage = device.stage("matrix_unit");
-  return problems.map(([m, n, k, dtype]) => {
-    const p = { m, n, k, dtype };
-    const { name, config } = device.choose(p);
-    return { name, config, reason: device.reason(stage, p) };
-  });
+  const data = ({ name, config }) => ({ name, config });
+  BODY
 })
+"""
+OPEN = """
+  const stages = ["matrix_unit", "matrix_unit_f32"].map((name) => device.stage(name));
+  return given.map(([m, n, k, dtype]) => {
+    const p = { m, n, k, dtype };
+    return { ...data(device.choose(p)), reasons: stages.map((stage) => device.reason(stage, p)) };
+  });
+"""
+# The kernels for matrix units that are offered, those of the prepared ladders, and the text of the probe of spellings.
+OFFERED = """
+  const offered = [...device.kernels.values()].flat().filter(({ matrix }) => matrix).map(data);
+  const { PreparedCase } = await import("./prepared.js");
+  const ladders = (await device.bundle.module("ladders.js")).default.flatMap(({ gpu }) => gpu.slice(-1));
+  const rungs = ladders.map((known) => new PreparedCase(device, known, []).rungs.filter(({ matrix }) => matrix));
+  const probes = [];
+  device.pipelines.compiles = async (code) => probes.push(code);
+  device.choices.findSizes = async () => {};
+  await device.prepare();
+  return { offered, ladders: rungs.flat().map(data), probes };
 """
 EVERY = ["shader-f16", "subgroups", FEATURE]
 CHOSEN_AT = (
@@ -118,29 +135,92 @@ CHOSEN_AT = (
     *((1, 8, 16), (8, 4096, 4096), (32, 4096, 4096)),
 )
 SIXTEEN, EIGHT = ["f16", "f32", 16, 16, 16], ["f16", "f32", 8, 8, 8]
+BYTES = [["i8", "i32", 16, 16, 32], ["u8", "u32", 16, 16, 32]]
+NVIDIA = [SIXTEEN, ["f16", "f32", 16, 8, 16], ["f16", "f32", 16, 8, 8], *BYTES, ["i8", "i32", 16, 8, 32]]
+INTEL = [["f16", "f32", 8, 8, 16], ["i8", "i32", 8, 8, 32], ["u8", "u32", 8, 8, 32]]
+AMD = [SIXTEEN, ["i8", "i32", 16, 16, 16], ["u8", "i32", 16, 16, 16]]
+APPLE = [["f32", "f32", 8, 8, 8], ["f16", "f16", 8, 8, 8]]
+LISTED = ((NVIDIA, 32), (INTEL, 8), ([["f16", "f32", 8, 16, 16]], 16), (AMD, 64), (APPLE, 32), ([SIXTEEN, EIGHT], 32))
 
 
 FLOAT16 = (4096, 4096, 4096, "float16")
 
 
 def choose_on(page, shapes=(SIXTEEN,), lanes=(32, 32), features=EVERY, spelling="current", size=FLOAT16, vendor=""):
-    """Return the choice for a product of `size` on such an adapter, and the reason why `matrix_unit` cannot run."""
-    return page.evaluate(OPEN, [features, list(shapes), lanes, spelling, [size], vendor])[0]
+    """Return the choice for a product of `size` on such an adapter, and why each stage of matrix units cannot run."""
+    return pretended(page, OPEN, shapes, lanes, features, spelling, vendor, [size])[0]
+
+
+def pretended(page, body: str, shapes, lanes, features=EVERY, spelling="current", vendor="", given=()) -> Any:
+    """Return what `body` returns on an adapter with these matrix units."""
+    return page.evaluate(
+        PRETENDED.replace("BODY", body), [features, list(shapes), lanes, spelling, vendor, list(given)]
+    )
+
+
+def in_python(shapes, lanes: int) -> Any:
+    """Return such a device in Python."""
+    there = frozenset(MatrixShape(*shape) for shape in shapes)
+    limits: dict[str, int] = defaultdict(lambda: 2**31)
+    able = Capabilities("a GPU", limits, frozenset(EVERY), subgroup_size=lanes, matrix_shapes=there)
+    info = SimpleNamespace(name="a GPU", kind="other", driver="")
+    return SimpleNamespace(info=info, engine=SimpleNamespace(name="dawn"), capabilities=able)
 
 
 def test_the_page_chooses_like_python(page) -> None:
-    for shapes, lanes in (((SIXTEEN, EIGHT), 32), ((EIGHT,), 32), ((["f16", "f32", 8, 16, 16],), 16)):
-        there = frozenset(MatrixShape(*shape) for shape in shapes)
-        limits: dict[str, int] = defaultdict(lambda: 2**31)
-        able = Capabilities("a GPU", limits, frozenset(EVERY), subgroup_size=lanes, matrix_shapes=there)
-        info = SimpleNamespace(name="a GPU", kind="other", driver="")
-        device: Any = SimpleNamespace(info=info, engine=SimpleNamespace(name="dawn"), capabilities=able)
+    for shapes, lanes in LISTED:
+        device = in_python(shapes, lanes)
         sizes = [(*size, dtype) for size in CHOSEN_AT for dtype in ("float16", "float32")]
-        found = page.evaluate(OPEN, [EVERY, list(shapes), (lanes, lanes), "current", sizes, ""])
+        found = pretended(page, OPEN, shapes, (lanes, lanes), given=sizes)
         for (m, n, k, dtype), chosen in zip(sizes, found, strict=True):
             kernel = next(iter(candidates(gemm(m, n, k, dtype=dtype), device, "off")))
             assert (chosen["name"], chosen["config"]) == (kernel.name, kernel.config), (m, n, k, dtype)
-            assert (chosen["reason"] is None) == (dtype == "float16")
+            halves, singles = (reason is None for reason in chosen["reasons"])
+            assert halves == (dtype == "float16" and shapes is not APPLE)
+            assert singles == (shapes is APPLE)
+
+
+def shapes_of(kernels: list[dict[str, Any]]) -> set[tuple[str, int, int, int]]:
+    return {(each["name"], *(each["config"][size] for size in ("fm", "fn", "fk"))) for each in kernels}
+
+
+def test_every_shape_of_floats_that_the_adapter_lists_is_offered(page) -> None:
+    names = {"f16": MatrixUnit.name, "f32": MatrixUnitF32.name}
+    for shapes, lanes in LISTED:
+        found = pretended(page, OFFERED, shapes, (lanes, lanes), spelling="deprecated")["offered"]
+        listed = {(names[operands], *sizes) for operands, sums, *sizes in shapes if sums == "f32"}
+        stages = {name for name, *_ in listed}
+        assert {each for each in shapes_of(found) if each[0] in stages} == listed
+        there = [each["config"] for each in found if each["name"] in stages]
+        assert {(config["lanes"], config["spelling"]) for config in there} == {(lanes, "deprecated")}
+
+
+def test_ladders_of_integers_use_the_fragments_that_the_choice_takes(page) -> None:
+    for shapes, lanes in LISTED:
+        device = in_python(shapes, lanes)
+        bytes_listed = [shape for shape in shapes if shape[0] in ("i8", "u8")]
+        found = pretended(page, OFFERED, shapes, (lanes, lanes))["ladders"]
+        expected = []
+        for ladder in ladders.every():
+            (unit,) = [kernel for kernel in ladder.kernels["gpu"] if kernel.matrix_shape] or [None]
+            problem = ladder.case(ladder.sizes["gpu"][-1], ladder.dtypes[-1]).problem
+            made = unit and [k for k in candidates(problem, device, "off") if type(k) is type(unit)]
+            expected += [(each.name, each.config) for each in made[:1]] if made else [unit.name] if unit else []
+        assert len(found) == len(expected) == 2
+        for each, kernel in zip(found, expected, strict=True):
+            assert kernel in (each["name"], (each["name"], each["config"]))
+            assert isinstance(kernel, tuple) == bool(bytes_listed)
+
+
+def test_the_spelling_is_probed_with_a_shape_that_stages_use(page) -> None:
+    for shapes, lanes in LISTED:
+        for features in (EVERY, [name for name in EVERY if name != "shader-f16"]):
+            probes = pretended(page, OFFERED, shapes, (lanes, lanes), features)["probes"]
+            usable = any(operands != "f16" or "shader-f16" in features for operands, *_ in shapes)
+            assert len(probes) == usable
+            for code in probes:
+                tint.validate(code, "the probe")
+                assert ("enable f16;" not in code) or "shader-f16" in features
 
 
 def test_matrix_units_precede_records_of_the_vendors_other_gpus(page) -> None:
@@ -170,7 +250,7 @@ def test_reasons_without_matrix_units(page) -> None:
     ):
         chosen = choose_on(page, **asked)
         assert chosen["name"] != MatrixUnit.name
-        assert words in chosen["reason"]
+        assert words in chosen["reasons"][0]
 
 
 def test_the_ladder_names_the_flag_to_enable(page) -> None:

@@ -33,6 +33,8 @@ import { download, upload } from "./transfer.js";
 /** @typedef {import("./timing.js").Timing} Timing */
 
 const SPELLINGS = ["current", "deprecated"]; // of the WGSL built-ins that load and store matrix fragments
+/** @type {Record<string, number>} bytes of an element of A and B in fragments that stages use */
+const SIZES = { f32: 4, f16: 2, i8: 1, u8: 1 };
 
 /** An open adapter: everything that `Device` has besides its calls. The other modules of this folder do the work. */
 export class Engine {
@@ -98,9 +100,9 @@ export class Engine {
   /** @returns {Promise<string>} the first spelling of fragment loads and stores that the engine compiles, or "" */
   async #findSpelling() {
     const halves = this.features.has("shader-f16");
-    const shape = this.matrix.find(({ operands }) => operands.endsWith("8") || (halves && operands === "f16"));
+    const shape = this.matrix.find(({ operands }) => operands in SIZES && (halves || operands !== "f16"));
     if (!shape) return "";
-    const settings = { shape, size: shape.operands === "f16" ? 2 : 1, lanes: this.info.subgroup };
+    const settings = { shape, size: SIZES[shape.operands], lanes: this.info.subgroup };
     for (const spelling of SPELLINGS) {
       const code = await this.bundle.text("probe/matrix_unit.wgsl", { ...settings, spelling });
       if (await this.pipelines.compiles(code)) return spelling;
@@ -212,6 +214,16 @@ export class Engine {
   /** @param {string} name of a stage @param {Problem} [p] @returns {Kernel} the stage's representative configuration for this device */
   stage(name, p) {
     return this.choices.stage(name, p);
+  }
+
+  /** The page's configurations of each stage for this device, the default first. @returns {Map<string, Kernel[]>} */
+  get kernels() {
+    return this.choices.kernels;
+  }
+
+  /** @param {Kernel} kernel @param {any} problem translated @returns {Kernel} the kernel; if it is for matrix units, in the device's fragments and with tiles that suit the problem */
+  fitted(kernel, problem) {
+    return this.choices.fitted(kernel, problem);
   }
 
   /** Use tuning records in the choice of kernels; records of other adapters are ignored. @param {RunRecord[]} records */

@@ -55,7 +55,7 @@ export function products(app) {
     usual: device.info.kind === "cpu" ? "1" : "4",
     dtypes: available(app),
     kernel: (stage) => device.stage(stage),
-    offered: (stage) => bundle.kernels.get(stage),
+    offered: (stage) => device.kernels.get(stage),
     problem(size, dtype) {
       const [m, n, k] = sizeOf(size);
       return bundle.problem({ m, n, k, dtype: /** @type {any} */ (dtype) });
@@ -95,7 +95,7 @@ async function known({ bundle, device }, number) {
     dtypes: dtypes.map((dtype) => [dtype, dtype]),
     kernel(stage, size, dtype) {
       const rung = on(size, dtype).stages.find(({ name }) => name === stage);
-      return rung ? rung.kernel : bundle.kernel(stage, {}, op);
+      return rung ? rung.kernel : device.fitted(bundle.kernel(stage, {}, op), on(size, dtype).known.problem);
     },
     problem: (size, dtype) => on(size, dtype).known.problem,
     async measure(bench, kernel, size, dtype) {

@@ -24,11 +24,6 @@ Words = NDArray[np.uint32]
 Size = tuple[int, ...]
 
 SEED_STEP = 0x9E3779B9  # distance of the seeds of a problem's inputs
-# Shapes of 8-bit matrix-unit fragments, with the subgroup size in lanes: NVIDIA, Intel.
-FRAGMENTS: tuple[dict[str, Any], ...] = (
-    {"fm": 16, "fn": 16, "fk": 32, "lanes": 32},
-    {"fm": 8, "fn": 16, "fk": 32, "lanes": 16},
-)
 
 
 @dataclass(frozen=True)
@@ -105,8 +100,9 @@ def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
 class Ladder:
     """The stages of an op on problems of one kind; `kernels` and `sizes` are keyed by the kind of adapter, gpu or cpu.
 
-    Of several kernels of a stage, the page shows the first that can run, those for emulated instructions besides. The
-    page uses the first size, which is small, to find stages that would take too long on a large one.
+    The page replaces kernels for matrix units by those that the choice makes for the device's. Of several kernels of a
+    stage, it shows the first that can run, those for emulated instructions besides. It uses the first size, which is
+    small, to find stages that would take too long on a large one.
     """
 
     title: str

@@ -2,7 +2,8 @@
 
 As Dawn lists them: on Metal 8×8×8, of float32 or of float16 with sums in float16 (which webmm does not use: the error
 grows with k·2⁻¹¹); on Vulkan what drivers list: Intel's have 8 rows, NVIDIA's 16, also with 8 columns or 8 along k,
-AMD's are 16×16×16, of uint8 with sums in int32. Subgroups have 32 lanes, of Intel's GPUs 8, 16 or 32, of AMD's also 64.
+AMD's are 16×16×16, of uint8 with sums in int32, from RADV also in uint32. Subgroups have 32 lanes, of Intel's GPUs 8,
+16 or 32, of AMD's also 64. The sources are in docs/matrix-units.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from webmm.cases.exact import FRAGMENTS, ExactCase, Input, Ladder, Size, product
+from webmm.cases.exact import ExactCase, Input, Ladder, Size, product
 from webmm.choose.gemm import SLICES
 from webmm.dtypes import F32, F64, DType
 from webmm.kernels.base import Kernel
@@ -28,7 +28,7 @@ THIN_SIZES: dict[str, tuple[Size, ...]] = {
     "cpu": ((1, 61, 259), (1, 512, 1024), (512, 1, 1024), (32, 32, 4096)),
 }
 DOUBLE: dict[str, tuple[Kernel[Any], ...]] = {
-    "gpu": (Software(), SLICES, *(SlicesUnit(**fragment) for fragment in FRAGMENTS)),
+    "gpu": (Software(), SLICES, SlicesUnit()),
     "cpu": (Software(), Slices()),
 }
 DOUBLE_SIZES: dict[str, tuple[Size, ...]] = {

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from webmm.arguments.quantized import integer_range
 from webmm.cases.base import Case, Exhibit, Op, Size, Trial
-from webmm.cases.exact import FRAGMENTS, ExactCase, Input, Ladder
+from webmm.cases.exact import ExactCase, Input, Ladder
 from webmm.cases.exact import Integers as Drawn
 from webmm.cases.gemm import GemmOp
 from webmm.cases.products import dense, laid_out, small_sizes
@@ -258,7 +258,7 @@ def multiplied(size: tuple[int, ...], dtype: DType) -> ExactCase:
 
 
 _KERNELS = {
-    kind: (Unpacked(), replace(packed, dot="emulated"), packed, *(MatrixUnit(**fragment) for fragment in FRAGMENTS))
+    kind: (Unpacked(), replace(packed, dot="emulated"), packed, MatrixUnit())
     for kind, packed in (("gpu", Packed()), ("cpu", CPU))
 }
 LADDERS = (Ladder("Matrix product, 8-bit integers", _KERNELS, multiplied, SIDES, (U8, I8)),)

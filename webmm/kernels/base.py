@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 from webmm.dtypes import F32, WIDE_FEATURES, DType
 from webmm.errors import ConfigError
 from webmm.kernels.matrix_shape import MatrixShape as MatrixShape
-from webmm.kernels.matrix_shape import fastest
+from webmm.kernels.matrix_shape import ranked
 from webmm.kernels.sizes import MAX_WORKGROUPS as MAX_WORKGROUPS
 from webmm.kernels.sizes import Params as Params
 from webmm.kernels.sizes import Sized
@@ -75,7 +75,11 @@ class Capabilities:
 
     def fragment(self, operands: str, result: str) -> MatrixShape | None:
         """Return the fastest fragments of these types, the largest if no probe measured them; None if it has none."""
-        return fastest(self.matrix_shapes, self.fragment_rates, operands, result)
+        return next(iter(self.fragments(operands, result)), None)
+
+    def fragments(self, operands: str, result: str) -> list[MatrixShape]:
+        """Return all fragments of these types, in that order."""
+        return ranked(self.matrix_shapes, self.fragment_rates, operands, result)
 
     def lacks(self, shape: MatrixShape) -> str | None:
         """Return why shaders cannot multiply `shape` on matrix units, or None if they can."""

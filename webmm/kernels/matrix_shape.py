@@ -20,13 +20,10 @@ class MatrixShape:
         return f"{self.m}×{self.n}×{self.k} {self.operands} into {self.result}"
 
 
-def fastest(
-    shapes: Iterable[MatrixShape], rates: Mapping[str, float], operands: str, result: str
-) -> MatrixShape | None:
-    """Return the shape of these types with the highest of `rates`, which are by str(shape); None if there is none.
+def ranked(shapes: Iterable[MatrixShape], rates: Mapping[str, float], operands: str, result: str) -> list[MatrixShape]:
+    """Return the shapes of these types, that with the highest of `rates` first, which are by str(shape).
 
-    Without rates, it is the largest. The order of an adapter's list says nothing about speed.
+    Without rates, the largest comes first. The order of an adapter's list says nothing about speed.
     """
     able = [shape for shape in shapes if (shape.operands, shape.result) == (operands, result)]
-    ranked = sorted(able, key=lambda s: (-rates.get(str(s), 0.0), -s.m * s.n * s.k, s.m, s.n))
-    return ranked[0] if ranked else None
+    return sorted(able, key=lambda s: (-rates.get(str(s), 0.0), -s.m * s.n * s.k, s.m, s.n))

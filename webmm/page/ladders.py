@@ -31,20 +31,17 @@ def every() -> list[Ladder]:
     return list(itertools.chain(*(op.ladders for op in OPS.values())))
 
 
-def made_for_gpus(problem: Problem, able: Capabilities = NOTHING) -> Iterator[Kernel[Any]]:
-    """Yield Python's candidates for `problem` on a typical GPU, best first: with subgroups, then without.
-
-    If `able` has subgroups, those on that device alone.
-    """
-    for lanes in (able.subgroup_size,) if able.subgroup_size else (32, 0):
-        described = dataclasses.replace(able, subgroup_size=lanes)
+def made_for_gpus(problem: Problem) -> Iterator[Kernel[Any]]:
+    """Yield Python's candidates for `problem` on a typical GPU, best first: with subgroups, then without."""
+    for lanes in (32, 0):
+        described = dataclasses.replace(NOTHING, subgroup_size=lanes)
         device: Any = SimpleNamespace(info=SimpleNamespace(kind="discrete"), capabilities=described)
         column = COLUMNS[problem.op]
         made = list(column.candidates(problem, device))
         yield from made
         if not made:
             model = adapted.typical(device)
-            field = column.field(problem, device, model.machine.multiprocessors)
+            field = list(column.field(problem, device, model.machine.multiprocessors))
             yield from (kernel for kernel, _, _ in model.best(field, problem))
 
 
@@ -54,17 +51,11 @@ def stages(ladder: Ladder, kind: str, problem: Problem) -> list[Kernel[Any]]:
     if kind != "gpu":
         return list(kernels)
     usual = list(made_for_gpus(problem))
-    return [_as_chosen(kernel, kernels, usual, problem) for kernel in kernels]
+    return [_as_chosen(kernel, kernels, usual) for kernel in kernels]
 
 
-def _as_chosen(
-    kernel: Kernel[Any], kernels: tuple[Kernel[Any], ...], made: list[Kernel[Any]], problem: Problem
-) -> Kernel[Any]:
+def _as_chosen(kernel: Kernel[Any], kernels: tuple[Kernel[Any], ...], made: list[Kernel[Any]]) -> Kernel[Any]:
     """Return a kernel with the settings that Python would choose, but its own where kernels of its stage differ."""
-    if kernel.matrix_shape:  # on a device with exactly its fragment shape
-        units = frozenset({kernel.matrix_shape})
-        able = dataclasses.replace(NOTHING, subgroup_size=kernel.subgroup, matrix_shapes=units)
-        made = list(made_for_gpus(problem, able))
     same_stage = next((each for each in made if type(each) is type(kernel)), kernel)
     others = [each.config for each in kernels if type(each) is type(kernel)]
     own = {name: x for name, x in kernel.config.items() if any(other[name] != x for other in others)}

@@ -11,12 +11,13 @@ from typing import Any
 
 from webmm.choose import cpu, tuned
 from webmm.choose import gemm as choose_gemm
-from webmm.choose.field import UNIT_TILES
+from webmm.choose.field import F32_UNIT_TILES, UNIT_TILES
 from webmm.kernels import STAGES
+from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
-from webmm.kernels.gemm.matrix_unit import MatrixUnit
+from webmm.kernels.gemm.matrix_unit import MatrixUnit, MatrixUnitF32
 from webmm.kernels.gemm.subgroup import Subgroup
 from webmm.problems.gemm import gemm
 
@@ -25,19 +26,11 @@ from webmm.problems.gemm import gemm
 PICTURED = ("size", "tile", "bm", "bn", "bk", "tm", "tn", "wx", "wy", "lanes")
 LARGEST = {"bk": 16, "tn": 8}
 LARGEST_WORKGROUP = 1024  # invocations: the maximum of GPUs
-UNITS_PICTURED = ("bm", "bn", "sm", "sn")  # those of the stage for matrix units, whose fragments the adapter decides
+UNITS_PICTURED = ("bm", "bn", "sm", "sn")  # those of stages for matrix units
+OF_DEVICE = ("fm", "fn", "fk", "lanes", "spelling")  # tunables of these that the adapter and the engine decide
 
 # Software adapters take up to a minute to compile large register tiles; the page uses these settings on them.
 LIGHT: dict[str, Any] = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 8}
-
-# Fragment shapes of matrix units, with the subgroup size in lanes: NVIDIA, Intel, Apple. The page uses those that the
-# adapter reports.
-FRAGMENTS: tuple[dict[str, Any], ...] = (
-    {"fm": 16, "fn": 16, "fk": 16, "lanes": 32},
-    {"fm": 8, "fn": 16, "fk": 16, "lanes": 16},
-    {"fm": 8, "fn": 8, "fk": 8, "lanes": 32},
-)
-SPELLINGS = ("current", "deprecated")
 
 
 def light(cls: type[GemmKernel]) -> GemmKernel:
@@ -61,28 +54,20 @@ def offered() -> list[type[GemmKernel]]:
 def chosen(cls: type[GemmKernel]) -> list[GemmKernel]:
     """Return a stage with its default settings, the light ones, and those that `choose` may pick."""
     shipped = (tuned.kernel_of(record) for record in tuned.shipped())
-    matrix = (MatrixUnit(**tiles) for tiles in UNIT_TILES)
-    picked = [kernel for kernel in (*choose_gemm.GPU, *matrix, *cpu.ANY, *shipped) if type(kernel) is cls]
+    units = [MatrixUnit(**tiles) for tiles in UNIT_TILES] + [MatrixUnitF32(**tiles) for tiles in F32_UNIT_TILES]
+    picked = [kernel for kernel in (*choose_gemm.GPU, *units, *cpu.ANY, *shipped) if type(kernel) is cls]
     return list(dict.fromkeys([cls(), light(cls), *picked]))
 
 
-def recommended(cls: type[GemmKernel]) -> list[GemmKernel]:
-    """Return the kernels of a stage that the page runs by default.
+def configurations(cls: type[GemmKernel], device: Capabilities) -> list[GemmKernel]:
+    """Return all kernels of a stage that the page offers on a device, the default and those of `choose` first.
 
-    For a stage for matrix units these are the chosen ones, with every fragment shape and every spelling.
+    Those for matrix units come with each fragment shape that the device lists and that they fit, the likely fastest
+    first; if it lists none, with their default.
     """
-    if not issubclass(cls, MatrixUnit):
-        return chosen(cls)
-    variants = [{**fragment, "spelling": spelling} for spelling in SPELLINGS for fragment in FRAGMENTS]
-    kernels = (dataclasses.replace(kernel, **variant) for variant in variants for kernel in chosen(cls))
-    return list(dict.fromkeys(kernel for kernel in kernels if kernel.invalid() is None))
-
-
-def configurations(cls: type[GemmKernel]) -> list[GemmKernel]:
-    """Return all kernels of a stage that the page offers, the recommended ones first."""
     default = cls().config
     candidates = {f.name: f.metadata["candidates"] for f in dataclasses.fields(cls)}
-    shown, fixed = (UNITS_PICTURED, tuple(FRAGMENTS[0])) if issubclass(cls, MatrixUnit) else (PICTURED, ())
+    shown, fixed = (UNITS_PICTURED, OF_DEVICE) if issubclass(cls, MatrixUnit) else (PICTURED, ())
     pictured = {
         name: [value for value in values if value <= LARGEST.get(name, value)]
         for name, values in candidates.items()
@@ -93,8 +78,19 @@ def configurations(cls: type[GemmKernel]) -> list[GemmKernel]:
     settings.extend({name: value} for name, values in others.items() for value in values)
     kernels = (cls(**_fitting({**default, **changes})) for changes in settings)
     possible = (kernel for kernel in kernels if kernel.invalid() is None and len(kernel.dispatches) == 1)
-    small = (kernel for kernel in possible if kernel.invocations <= LARGEST_WORKGROUP)
-    return list(dict.fromkeys([*recommended(cls), *small]))
+    small = [kernel for kernel in possible if kernel.invocations <= LARGEST_WORKGROUP]
+    each = itertools.product(_fragments(cls, device), (*chosen(cls), *small))
+    adapted = (dataclasses.replace(kernel, **fragment) for fragment, kernel in each)
+    return list(dict.fromkeys(kernel for kernel in adapted if kernel.invalid() is None))
+
+
+def _fragments(cls: type[GemmKernel], device: Capabilities) -> list[dict[str, int]]:
+    """Return the tunables of each fragment shape that a stage can use on a device; [{}] if there are none."""
+    shape = cls().matrix_shape
+    shapes = device.fragments(shape.operands, shape.result) if shape else []
+    lanes = device.subgroup_size or cls().subgroup
+    settings = [{"fm": s.m, "fn": s.n, "fk": s.k, "lanes": lanes} for s in shapes]
+    return [each for each in settings if cls(**each).invalid() is None] or [{}]
 
 
 def _fitting(settings: dict[str, Any]) -> dict[str, Any]:

@@ -74,6 +74,7 @@ class MatrixUnitF32(MatrixUnit):
     """
 
     name = "matrix_unit_f32"
+    follows = MatrixUnit.name
     summary = "float32 fragments on matrix units, tiles in workgroup memory"
     operands = "f32"
     features = frozenset[str]()

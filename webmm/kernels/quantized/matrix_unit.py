@@ -12,7 +12,7 @@ from webmm.kernels.matrix_tiles import CHUNK_BYTES, MatrixTiles
 from webmm.kernels.quantized.base import PACKED, QuantizedKernel, Specialisation
 from webmm.problems.quantized import Quantized
 
-OWN = {"i8": "i32", "u8": "u32"}  # the type of the sums of fragments of each type; AMD's of u8 are i32
+OWN = {"i8": "i32", "u8": "u32"}  # the type of the sums of fragments of each type; in AMD's driver those of u8 are i32
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,17 @@ class MatrixUnit(MatrixTiles[Quantized], QuantizedKernel):
     @classmethod
     def on(cls, device: Capabilities) -> MatrixUnit:
         """Return the stage with the device's fastest fragments of i8, and its subgroup size."""
-        lanes = device.subgroup_size or cls().lanes
-        return next(iter(cls.each(device, ("i8",))), cls(lanes=lanes))
+        return next(iter(cls.each(device, ("i8",))), cls(lanes=device.subgroup_size or cls().lanes))
 
     @classmethod
     def each(cls, device: Capabilities, kinds: Iterable[str]) -> Iterator[MatrixUnit]:
         """Yield the stage with the device's fastest fragments of each of `kinds`."""
+        lanes = device.subgroup_size or cls().lanes
         for kind in kinds:
             own = device.fragment(kind, OWN[kind])
             shape = own or device.fragment(kind, "i32")
             if shape is not None:
-                sums, lanes = "own" if own else "i32", device.subgroup_size
+                sums = "own" if own else "i32"
                 yield cls(fm=shape.m, fn=shape.n, fk=shape.k, lanes=lanes, operands=kind, sums=sums)
 
     @property
