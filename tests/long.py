@@ -131,7 +131,7 @@ def lanes(seed: int, share: float) -> Iterator[Piece]:
 
 def cases(seed: int, share: float) -> Iterator[Piece]:
     """Yield the tests and parameters that `make test` leaves out; of a share, those of one file."""
-    for folder in ("cli", "gpu", "web") if share == 1 else ("gpu/test_shapes.py",):
+    for folder in ("cli", "gpu", "unit", "web") if share == 1 else ("gpu/test_shapes.py",):
         name = f"cases-{Path(folder).stem}"
         yield Piece("cases", name, ("-m", "pytest", "-q", "-m", "long", f"tests/{folder}"))
 

@@ -85,6 +85,7 @@ export class Choices {
   async #canAsk(lanes) {
     const settings = { dialect: "tint", invocations: 128, pinned: lanes };
     const code = await this.device.bundle.text("probe/subgroup.wgsl", settings);
+    /** @type {import("./bundle.js").Binding} */
     const heard = { binding: 0, name: "heard", type: "storage", wgsl_type: "" };
     return this.device.pipelines.of(code, "probe/subgroup", [heard]).then(
       () => true,

@@ -80,9 +80,9 @@ PLACES = {  # position of element (i, k) of A and (k, j) of B, by operand and wh
 
 def without_subgroups(wgsl):
     """Return the shader with subgroups of LANES consecutive invocations, of which it only asks for their numbers."""
-    text, count = re.subn(r" *@builtin\(subgroup_(invocation_)?id\) \w+: u32,\n", "", wgsl)
+    text, count = re.subn(r" *@builtin\(subgroup_(id|invocation_id|size)\) \w+: u32,\n", "", wgsl)
     text = re.sub(r"enable (?!f16).*\n", "", text)
-    numbers = "let subgroup = local_index / LANES;\n    let subgroup_lane = local_index % LANES;"
+    numbers = "let subgroup = local_index / LANES;\n    let subgroup_lane = local_index % LANES;\n    let subgroup_size = LANES;"
     return re.sub(r"(fn main\([^{]*\{)", rf"\1\n    {numbers}", text) if count else text
 
 

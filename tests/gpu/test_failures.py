@@ -1,5 +1,6 @@
 """A lost device, or one without memory: typed errors that quote the driver, no partial writes, recovery."""
 
+import dataclasses
 import gc
 import re
 import threading
@@ -157,14 +158,10 @@ def test_nothing_is_written_if_memory_runs_out(monkeypatch):
 
 
 def test_a_refused_kernel_is_named_with_its_parameters_and_source(monkeypatch):
-    from webmm.engine import launches as module
-
-    true = module.render
     with Device() as gpu:
+        true = gpu.shader
         monkeypatch.setattr(
-            module,
-            "render",
-            lambda *args, **kw: module.dataclasses.replace(s := true(*args, **kw), wgsl=s.wgsl + "\nnonsense"),
+            gpu, "shader", lambda *args: dataclasses.replace(s := true(*args), wgsl=s.wgsl + "\nnonsense")
         )
         x, c = gpu.array(ONES), gpu.empty((20, 20))
         kernel = Tile2D(tm=2)

@@ -230,7 +230,7 @@ TRUNCATION = """
 def test_truncation_cancels(device, small, monkeypatch, data):
     """Matrix units drop the last bits of products and of sums, as an H200 does, but of 20 bits in place of 24."""
     exactly = """
-        for (var k = 0u; k < FK; k++) {{
+        for (var k = 0u; k < FK * count; k++) {{
             sum[own] += {a} * {b};
         }}
 """

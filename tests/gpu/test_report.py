@@ -64,7 +64,7 @@ def test_a_report_is_complete_small_and_impersonal(tmp_path):
         assert each["limits"]["max-buffer-size"] > 0
         assert each["selftest"]["tried"] > 0
         assert each["selftest"]["wrong"] == 0
-        assert all(rate > 0 for rate in each["rates"].values())
+        assert all(rate > 0 for name, rate in each["rates"].items() if name != "fragments")
         assert each["first_product"]["first_s"] >= each["first_product"]["second_s"] > 0
     failed = [r for r in from_json(text) if r.kernel == "naive"]
     assert [r.reason for r in failed] == ["…/kernel.wgsl of … on … is missing (…/x)"] * len(document["engines"])

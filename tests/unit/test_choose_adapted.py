@@ -79,7 +79,7 @@ def test_a_model_without_rates_is_not_rescaled():
 
 
 def test_the_origin_of_the_rates_is_stated(monkeypatch):
-    monkeypatch.setattr(model, "shipped", lambda: {"nvidia-h200": MODEL, "llvmpipe": MODEL})
+    monkeypatch.setattr(tables, "shipped", lambda: {"nvidia-h200": MODEL, "llvmpipe": MODEL})
     assert adapted.origin(device("NVIDIA H200")) == "fitted to times on this adapter, shipped with webmm"
     assert adapted.origin(device("llvmpipe (LLVM 20)", "cpu")) == "fitted to times on such a CPU, shipped with webmm"
     vendor = "in the shipped fit of another adapter of its vendor: 15,100 GFLOP/s f32"

@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 
 from webmm.engine.rates import Rates, of_fragments
 from webmm.kernels.base import Kernel
-from webmm.kernels.reduce.work import PARTIALS
 from webmm.kernels.traffic import Traffic
 from webmm.problems.base import Problem
 
@@ -91,6 +90,7 @@ ASPECTS = (
 )
 FAR, MOST = 3.0, 0.7  # ASPECTS are clipped to this many spreads from the mean, the logarithm of a factor to ±MOST
 COLUMNS = Traffic._fields
+PARTIALS = "partials"  # what the last dispatch reads if the first one does most of the work
 ALIKE = ("splits", "group", "prefetch", "operands", "sums", "spelling", "dot")  # settings that share a factor
 FITTING = ("rows", "strips")  # stages whose `unroll` follows from the problem
 

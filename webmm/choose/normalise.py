@@ -65,9 +65,9 @@ def _strips(problem: Normalisation, multiprocessors: int) -> Iterator[Strips]:
         held = ceil_div(p.length, wy)
         if held <= MOST_COLUMNS:
             yield Strips(wx, wy, held)
-        elif wx > 1:
+        elif wx > 1 or p.inner <= 4:
             yield Strips(wx, wy, 4)
-        if wy in (16, 32, 64) and wx > 1:
+        if wy in (16, 32, 64) and (wx > 1 or p.inner <= 4):
             parts = p.outer * ceil_div(p.inner, 4 * wx)
             for splits in splits_of(parts, min(256, p.length // (PER_PART * wy // 4)), multiprocessors):
                 yield from (Strips(wx, wy, unroll, splits) for unroll in (1, 4))

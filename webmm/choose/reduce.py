@@ -89,7 +89,8 @@ def strips(problem: Reduction, most: int = MOST, widths: tuple[int, ...] = STRIP
     least = min(covered.values())
     for wx, ratio in covered.items():
         if ratio <= WASTE * least:
-            least_wy = 1 if 2 * wx > LEAST else ceil_div(LEAST, wx)
+            enough = ceil_div(LEAST, wx) if 2 * wx <= LEAST else 1
+            least_wy = min(enough, 1 << max(1, problem.length // 2).bit_length() - 1)  # columns may be short
             yield from ((wx, wy) for wy in HEIGHTS if wy >= least_wy and wx * wy <= most)
 
 

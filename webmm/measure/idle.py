@@ -96,11 +96,11 @@ def _probe(device: Device, seconds: float, stop: threading.Event | None = None) 
             if not adapted.unprobed(device):  # another process was faster
                 return True
             found = roofline.probe_briefly(device, go_on)
-            if found is not None and go_on():
+            if kept := found is not None and go_on():
                 rates.store(device, found)
                 log.tuning.info("%s was probed: %s", device.info.name, found)
             device.trim()
-        return found is not None or time.perf_counter() - started > seconds
+        return kept or time.perf_counter() - started > seconds
     except filelock.Timeout:
         return False
     except Exception as error:  # the device was closed, is out of memory, or the rates cannot be stored

@@ -162,11 +162,11 @@ def _implausible(r: Record) -> str | None:
         return f"took {median:,.1f} µs, which is {computed:,.0f} GFLOP/s and not {rate:,.0f}"
     if rate > FASTEST:
         return f"reaches {rate:,.0f} GFLOP/s, more than any device"
-    if r.best_us is not None and r.best_us > median * (1 + SAME):
+    if r.best_us is not None and not 0 < r.best_us <= median * (1 + SAME):
         return "has a best time that is longer than the median"
-    if r.max_error is None or r.error_bound is None or not r.max_error <= r.error_bound:
+    if r.max_error is None or r.error_bound is None or not r.max_error <= r.error_bound < math.inf:
         return "was not compared with NumPy, or is wrong"
-    if r.peak_fraction is not None and r.peak_fraction > BEYOND:
+    if r.peak_fraction is not None and not 0 < r.peak_fraction <= BEYOND:
         return f"reaches {r.peak_fraction:.0%} of the measured peak of its device"
     kernel = kernel_of(r)
     if OPS[r.op].plotted and r.peak_fraction is None and not (kernel and kernel.matrix_shape):

@@ -66,12 +66,14 @@ for name in ("first_s", "second_s"):
     took[name] = time.perf_counter() - start
 print(json.dumps(took))
 """
-FOLDERS = re.compile(r"(?<![\w.])(?:\w:)?[\\/](?:[^\s\\/'\":]+[\\/])+")  # of absolute paths
+# Paths: of Windows up to a colon or quote, then whatever has slashes between quotes, or within a word.
+PATHS = re.compile(r"""\b\w:[\\/][^:'"]*|(?<=['"])[^'"]*[\\/][^'"]*(?=['"])|[^\s'":()]*[\\/][^\s'":()]*""")
+SLASH = re.compile(r"[\\/]")
 CONTENTS = (
     "operating system and processor type; adapters, drivers, features, limits and subgroup sizes; self-test; measured "
     "rates; times of kernels and of the first product"
 )
-WITHOUT = "no names of users, hosts, files or folders"
+WITHOUT = "no names of users, hosts or folders"
 NO_LINK = 'a new issue "New GPU" where you have webmm from (its address is not set in webmm/version.py)'
 
 
@@ -151,7 +153,7 @@ def _steps(
     """Do the STEPS of a report under an engine, each after yielding its name; fill `about` and `records`."""
     end = time.perf_counter() + seconds
 
-    def part(share: float) -> float:
+    def granted(share: float) -> float:
         return share * max(0.0, end - time.perf_counter())
 
     yield "first product"
@@ -163,7 +165,7 @@ def _steps(
         about["matrix_units"] = [str(shape) for shape in sorted(offered.matrix_shapes)]
         about["no_matrix_units"] = impersonal(offered.no_matrix)
         yield "self-test"
-        about["selftest"] = tested(selftest.run(device), part(SELFTEST))
+        about["selftest"] = tested(selftest.run(device), granted(SELFTEST))
         yield "peak rates"
         ceiling = roofline.measure(device)
         about["rates"] = asdict(roofline.probe(device, ceiling))
@@ -173,7 +175,7 @@ def _steps(
                 continue
             sizes = _sizes(ceiling)[-count:]
             kernels = _kernels(OP.problem(sizes[-1], dtype.name), device)
-            records += Bench(device, kernels, sizes, dtype.name, part(share), ceiling, op=OP).run()
+            records += Bench(device, kernels, sizes, dtype.name, granted(share), ceiling, op=OP).run()
 
 
 def _sizes(ceiling: roofline.Roofline) -> list[Size]:
@@ -235,9 +237,9 @@ def _kept(record: Record) -> Record:
 def impersonal(message: str) -> str:
     """Return the first line of a message, at most MAX_MESSAGE characters, without what may tell whose machine this is.
 
-    Folders of absolute paths are left out; names of the user, of the host and of the home folder become "…".
+    Of paths, only the last name is kept; names of the user, of the host and of the home folder become "…".
     """
-    line = FOLDERS.sub("…/", message.partition("\n")[0])
+    line = PATHS.sub(lambda path: f"…/{re.split(SLASH, path[0])[-1]}", message.partition("\n")[0])
     for name in sorted(_names(), key=len, reverse=True):
         line = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "…", line, flags=re.IGNORECASE)
     return printable(line)[:MAX_MESSAGE]

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from webmm.errors import ShaderError
 from webmm.kernels.base import Kernel
 from webmm.kernels.subgroups import LEAST_SIZE
 
-ENTRY, OPENING = "fn main(", ") {"
+SIZE, ENTRY, OPENING = "@workgroup_size(", "fn main(", ") {"
 BUILTIN = "@builtin(subgroup_size)"
 # naga multiplies fragments only where control flow is uniform, and knows of nothing else that the size is.
 UNIFORM = "lanes_found"
@@ -19,12 +20,16 @@ UNIFORM = "lanes_found"
 
 def sized(text: str, kernel: Kernel[Any], dialect: str, pinned: bool) -> str:
     """Return a rendered template with the attribute that asks for its size of subgroups, or else with a comparison."""
-    if pinned:
-        return text.replace("@workgroup_size(", f"@subgroup_size({kernel.subgroup}) @workgroup_size(")
-    if not compares(kernel):
+    if not pinned and not compares(kernel):
         return text
     before, *after = text.split(ENTRY)
     parameters, *blocks = ENTRY.join(after).split(OPENING)
+    if before.count(SIZE) != 1 or len(after) != 1 or not blocks or "{" in parameters:
+        raise ShaderError(
+            f"{kernel.template} must have one entry point: {SIZE}…), then {ENTRY}, and {OPENING} before its body"
+        )
+    if pinned:
+        return text.replace(SIZE, f"@subgroup_size({kernel.subgroup}) {SIZE}")
     body = OPENING.join(blocks)
     read = parameters.split(BUILTIN)[1:]
     name = read[0].split(":")[0].strip() if read else "subgroup_size"
