@@ -82,8 +82,9 @@ def without_subgroups(wgsl):
     """Return the shader with subgroups of LANES consecutive invocations, of which it only asks for their numbers."""
     text, count = re.subn(r" *@builtin\(subgroup_(id|invocation_id|size)\) \w+: u32,\n", "", wgsl)
     text = re.sub(r"enable (?!f16).*\n", "", text)
-    numbers = "let subgroup = local_index / LANES;\n    let subgroup_lane = local_index % LANES;\n    let subgroup_size = LANES;"
-    return re.sub(r"(fn main\([^{]*\{)", rf"\1\n    {numbers}", text) if count else text
+    numbers = {"": "local_index / LANES", "_lane": "local_index % LANES", "_size": "LANES"}
+    lines = "".join(f"\n    let subgroup{name} = {number};" for name, number in numbers.items())
+    return re.sub(r"(fn main\([^{]*\{)", rf"\1{lines}", text) if count else text
 
 
 def emulated(wgsl):

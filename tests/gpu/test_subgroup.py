@@ -9,6 +9,8 @@ from webmm.choose import candidates, choose, suited
 from webmm.errors import UnsupportedError
 from webmm.kernels.gemm.subgroup import Subgroup
 from webmm.kernels.reduce.row_tiles import RowTiles
+from webmm.kernels.reduce.tree import Alone
+from webmm.measure import selftest
 from webmm.problems.gemm import gemm
 from webmm.problems.reduce import reduction
 from webmm.wgsl import naga
@@ -80,6 +82,21 @@ def test_an_unproven_size_is_refused_whatever_the_settings(uncertain, monkeypatc
             device.run(Subgroup(lanes=32), gemm(1, 1, 1), a, b, c)
         device.run(Subgroup(lanes=lanes), gemm(1, 1, 1), a, b, c)
         assert c.numpy() == 1
+
+
+def test_a_refused_size_stays_refused_in_recycled_buffers(device, monkeypatch):
+    """The self-test's own launch is not kept: the pool lends its buffers to the next call of the same shape."""
+    lanes = 2 * device.capabilities.subgroup_size
+    played = dataclasses.replace(device.capabilities, other_sizes=(lanes,))
+    monkeypatch.setattr(device, "capabilities", played)
+    monkeypatch.setattr(device, "verdicts", {})
+    monkeypatch.setattr("webmm.measure.selftest.keep_verdicts", lambda *_: None)
+    kernel = Alone(lanes, 1)
+    problem = next(selftest.stand_ins(kernel, reduction(64, 64), device))
+    for _ in range(5):
+        x, y = device.zeros((problem.outer, problem.length, problem.inner)), device.empty((problem.results,))
+        with x, y, pytest.raises(UnsupportedError):
+            device.run(kernel, problem, x, y)
 
 
 def test_short_rows_keep_their_stage(uncertain, monkeypatch):

@@ -35,9 +35,8 @@ BAD_DRIVER = """
 import dataclasses, os, sys, time
 import webmm.measure.tuner as tuner
 from webmm.engine import device
-from webmm.engine import launches as launching
 from webmm.errors import MemoryLimitError
-true, launch, render = tuner.measure, device.Device.launch, launching.render
+true, launch, render = tuner.measure, device.Device.launch, device.Device.shader
 
 def measure(device, kernel, operands, **settings):
     if kernel.name == "blocked":
@@ -56,11 +55,11 @@ def refusing(self, kernel, *args):
         raise MemoryLimitError("allocating: the device is out of memory")
     return launch(self, kernel, *args)
 
-def broken(kernel, *args, **settings):
-    shader = render(kernel, *args, **settings)
+def broken(self, kernel, *args):
+    shader = render(self, kernel, *args)
     return dataclasses.replace(shader, wgsl="nonsense " + shader.wgsl) if kernel.name == "vectorized" else shader
 
-tuner.measure, device.Device.launch, launching.render = measure, refusing, broken
+tuner.measure, device.Device.launch, device.Device.shader = measure, refusing, broken
 tuner.serve_jobs(sys.argv[1])
 """
 

@@ -67,3 +67,13 @@ def test_every_element_is_read_and_written_in_the_counts(shape):
             for t in work:
                 assert t.workgroups * t.invocations * t.steps * t.loaded > 0
                 assert t.waste >= 1
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 12, 100, 70_000])
+@pytest.mark.parametrize("inner", [1, 2, 4, 6, 30, 181, 90_000])
+def test_no_field_is_empty(length, inner):
+    for lanes in (0, 8, 32):
+        able = dataclasses.replace(ABLE, limits={**LIMITS, **SMALL}, subgroup_size=lanes)
+        for problem in problems(3 if length * inner < 2**25 else 1, length, min(inner, 2**27 // length)):
+            field = list(COLUMNS[problem.op].field(problem, on(able), 24))
+            assert any(kernel.check(problem, able) is None for kernel in field), problem

@@ -112,7 +112,7 @@ def report(open_device: Open, budget: float, show: Show = lambda text, done, tot
     for place, (engine, each) in enumerate(chosen):
         about: dict[str, Any] = {"engine": engine.version(), "adapter": each.name, "driver": each.driver}
         engines.append(about)
-        steps = _steps(engine, each, budget / len(chosen), about, records)
+        steps = _measured(engine, each, budget / len(chosen), about, records)
         try:
             for done, text in enumerate(steps):
                 show(f"{engine.name}: {text}", place * STEPS + done, len(chosen) * STEPS)
@@ -147,7 +147,7 @@ def _twins(info: AdapterInfo, opened: Engine) -> Iterator[tuple[Engine, AdapterI
             yield engine, found
 
 
-def _steps(
+def _measured(
     engine: Engine, info: AdapterInfo, seconds: float, about: dict[str, Any], records: list[Record]
 ) -> Iterator[str]:
     """Do the STEPS of a report under an engine, each after yielding its name; fill `about` and `records`."""
