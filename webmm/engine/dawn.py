@@ -137,7 +137,8 @@ class Dawn:
 
     def loss_reason(self, device: Any) -> str:
         """Return the driver's message about the loss of `device`; empty if there was none."""
-        device._poll()
+        with contextlib.suppress(wgpudawn.GPUError):  # which a call of another thread caused
+            device._poll()
         promise = device._lost_promise
         return str(getattr(promise._value, "message", "") or "")
 
