@@ -1,4 +1,4 @@
-// matrix_unit: C = A·B on the GPU's matrix units, SM × SN of C per subgroup in a BM × BN tile per workgroup.
+// {{ kernel.name }}: C = A·B on the GPU's matrix units, SM × SN of C per subgroup in a BM × BN tile per workgroup.
 //
 // Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; {{ s.dtype.name }} A and B, bound by vectors of
 // {{ kernel.chunk }} elements, or by u32; C in float32 or float16; accumulation in float32.
