@@ -99,7 +99,7 @@ def _probe(device: Device, seconds: float, stop: threading.Event | None = None) 
             if kept := found is not None and go_on():
                 rates.store(device, found)
                 log.tuning.info("%s was probed: %s", device.info.name, found)
-            device.trim()
+                device.trim()  # not if a call came meanwhile, whose buffers are in the pool
         return kept or time.perf_counter() - started > seconds
     except filelock.Timeout:
         return False
