@@ -130,7 +130,8 @@ def test_tuned_records_are_used_on_later_visits(page) -> None:
     before = page.evaluate(chosen)
     page.evaluate(
         "() => { const { app, device } = webmm; const p = { m: 64, n: 64, k: 64, dtype: 'float32' };"
-        " app.keepTuned([device.record(device.stage('naive'), p, { gflops: 1, max_error: Infinity })]); }"
+        " const figures = { median_us: 500, gflops: 1, max_error: Infinity };"
+        " app.keepTuned([device.record(device.stage('naive'), p, figures)]); }"
     )
     page.reload()
     page.wait_for_selector("body[data-ready]")
