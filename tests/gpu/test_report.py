@@ -96,7 +96,7 @@ def refuses_forgeries(file: Path, text: str) -> None:
 
 def test_a_report_that_is_too_large_is_not_written(tmp_path, plant, monkeypatch):
     monkeypatch.setattr(evidence, "MAX_BYTES", 1000)
-    monkeypatch.setattr(evidence, "_steps", lambda *_: iter(()))
+    monkeypatch.setattr(evidence, "_measured", lambda *_: iter(()))
     done = CliRunner().invoke(main, ["report", "-o", str(tmp_path / "report.json"), "--budget", "5"])
     assert (done.exit_code, done.output.strip().count("\n")) == (2, 0)
     assert "of at most 1,000" in done.output
