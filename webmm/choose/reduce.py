@@ -51,15 +51,13 @@ def field(problem: Reduction, device: Device, multiprocessors: int) -> Iterator[
             return
     way = "subgroup" if lanes >= LEAST_SUBGROUP else "tree"
     kind = Subgroup if way == "subgroup" else Tree
-    for unroll in UNROLLS:
-        if not few_long(p, multiprocessors):
-            yield from (kind(n, unroll) for n in SIZES if n == SIZES[0] or 2 * n * unroll < p.length)
-            if lanes == 32:
-                yield Alone(lanes, unroll)
-        for n in (128, 256, 512):
-            for splits in splits_of(p.results, p.length // (PER_PART * n), multiprocessors):
-                if unroll != 3:
-                    yield TwoPass(n, unroll, splits, way)
+    for unroll in () if few_long(p, multiprocessors) else UNROLLS:
+        yield from (kind(n, unroll) for n in SIZES if n == SIZES[0] or 2 * n * unroll < p.length)
+        if lanes == 32:
+            yield Alone(lanes, unroll)
+    for n in (128, 256, 512):
+        for splits in splits_of(p.results, p.length // (PER_PART * n), multiprocessors):
+            yield from (TwoPass(n, unroll, splits, way) for unroll in (1, 2, 4))
 
 
 def strided(problem: Reduction) -> bool:

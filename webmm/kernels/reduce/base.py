@@ -81,31 +81,13 @@ class ReduceKernel(Counted):
         return CHAIN
 
     @property
-    def splits(self) -> int:
-        """Parts of the reduced axis; each part has its own workgroups."""
-        return 1
-
-    @property
-    def step(self) -> int:
-        """Elements along k per iteration of a workgroup's loop."""
-        return 1
-
-    @property
     def block(self) -> int:
         """Elements along k that a workgroup loads at once, with a vec4 per invocation."""
         return self.step
 
-    def steps(self, problem: Reduction) -> int:
-        """Return the number of iterations of that loop."""
-        return ceil_div(ceil_div(problem.length, self.splits), self.step)
-
     def iterations(self, problem: Reduction) -> int:
         """Return the number of iterations of the loop over k."""
         return self.steps(problem)
-
-    def workgroups(self, problem: Reduction) -> int:
-        """Return the number of workgroups that cover the results."""
-        return problem.results
 
     def dispatch(self, problem: Reduction) -> tuple[int, int, int]:
         """Return the workgroup counts (x, y, z): x and y folded so that neither exceeds 65,535, z for the splits."""
@@ -177,11 +159,6 @@ class ReduceKernel(Counted):
         reach = "(outer - 1) * outer_stride + (length - 1) * stride + (inner - 1) * inner_stride"
         x = ("x_offset + i * outer_stride + k * stride + j * inner_stride", f"x_offset + {reach} + 1")
         return {"x": x, **problem.places}
-
-    @property
-    def columns(self) -> int:
-        """Consecutive results of a workgroup."""
-        return 1
 
 
 @dataclass(frozen=True)

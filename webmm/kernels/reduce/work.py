@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -49,27 +48,27 @@ class Counted(Kernel[Reduction]):
     writes: ClassVar[str] = "y"
 
     @property
-    @abstractmethod
     def splits(self) -> int:
         """Parts of the reduced axis; each part has its own workgroups."""
+        return 1
 
     @property
-    @abstractmethod
     def step(self) -> int:
         """Elements along k per iteration of a workgroup's loop."""
+        return 1
 
     @property
-    @abstractmethod
     def columns(self) -> int:
         """Consecutive results of a workgroup."""
+        return 1
 
-    @abstractmethod
     def steps(self, problem: Reduction) -> int:
         """Return the number of iterations of that loop."""
+        return ceil_div(ceil_div(problem.length, self.splits), self.step)
 
-    @abstractmethod
     def workgroups(self, problem: Reduction) -> int:
         """Return the number of workgroups that cover the results."""
+        return problem.results
 
     @property
     def share(self) -> int:
@@ -119,10 +118,8 @@ class Counted(Kernel[Reduction]):
         line = self.line(p) * size
         apart = SECTOR if line % SECTOR else 0  # bytes of other lines that are loaded with one
         stored, vec = self.stored(p), spec.vec
-        run = min(self.abreast, LANES) * size * (4 if vec else 1) / SECTOR
-        sectors = (
-            math.ceil(run) + (0.5 if apart and not vec else 0)
-        ) / run  # that an instruction loads ÷ that it needs
+        run = min(self.abreast, LANES) * size * (4 if vec else 1) / SECTOR  # sectors that an instruction needs
+        sectors = (math.ceil(run) + (0.5 if apart and not vec else 0)) / run  # that it loads ÷ these
         return Traffic(
             workgroups=count,
             invocations=self.invocations,
