@@ -2,7 +2,7 @@
 // with {{ side * side }} independent sums per subgroup and no loads in the loop.
 //
 // The operands come from a buffer, so that the compiler cannot fold them, and every sum is stored, so that it cannot
-// remove any. A workgroup is one subgroup.
+// remove any. A workgroup is one subgroup, whose size is asked for where the engine can be.
 {% set m, n, k = shape.m, shape.n, shape.k %}
 {% set tint = dialect == "tint" %}
 {% if shape.operands == "f16" %}
@@ -11,6 +11,9 @@ enable f16;
 {% if tint %}
 enable subgroups;
 enable chromium_experimental_subgroup_matrix;
+{% if pinned %}
+enable subgroup_size_control;
+{% endif %}
 
 // Offsets are uniform within a subgroup, which Tint cannot prove.
 diagnostic(off, chromium.subgroup_matrix_uniformity);
@@ -41,7 +44,8 @@ alias Result = coop_mat{{ m }}x{{ n }}<{{ shape.result }}, C>;
 var<workgroup> operands: array<{{ entry }}, {{ side * entries }}>;
 var<workgroup> sums: array<{{ shape.result }}, {{ side * side * m * n }}>;
 
-@compute @workgroup_size({{ lanes }})
+@compute @workgroup_size({{ lanes }}){% if pinned %} @subgroup_size({{ lanes }}){% endif %}
+
 fn main(@builtin(global_invocation_id) id: vec3u, @builtin(local_invocation_index) local_index: u32) {
     for (var i = local_index; i < {{ side * entries }}u; i += {{ lanes }}u) {
         let x = source[0][i / {{ entries }}u];

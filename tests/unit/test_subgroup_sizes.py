@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from webmm.errors import ConfigError
+from webmm.errors import ConfigError, ShaderError
 from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
@@ -18,6 +18,7 @@ from webmm.problems.gemm import gemm
 from webmm.problems.reduce import reduction
 from webmm.wgsl import export, naga, tint
 from webmm.wgsl.render import render
+from webmm.wgsl.subgroups import sized
 
 FIXED = Capabilities("fixed", {}, frozenset(), subgroup_size=32)
 FREE = dataclasses.replace(FIXED, name="free", other_sizes=(16, 64, 8, 4))
@@ -95,3 +96,11 @@ def test_a_shader_says_what_it_needs(kernel, asks, words):
     problem = gemm(64, 64, 64, dtype="f16")
     text = export.stage(kernel, problem, "tint", pinned=asks)["wgsl"]
     assert f"// {words}" in text if words else "Subgroups:" not in text
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_an_entry_point_that_cannot_be_told_is_refused(pinned):
+    kernel = Alone(32)
+    text = render(kernel, reduction(3, 64), "tint").wgsl.replace("@workgroup_size(", "@workgroup_size (")
+    with pytest.raises(ShaderError, match="must have one entry point"):
+        sized(text, kernel, "tint", pinned)

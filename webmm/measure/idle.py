@@ -115,7 +115,7 @@ def _finish() -> None:
         if waiting is None or waiting.process != os.getpid():  # or in a forked child, which has no threads
             continue
         waiting.stop.set()
-        waiting.thread.join(SECONDS)
+        waiting.thread.join(LONGEST)  # it stops after the part of a probe that is under way
         worth = time.perf_counter() - waiting.since >= USED
-        if worth and not waiting.thread.is_alive() and not device.lost and adapted.unprobed(device):
+        if worth and not waiting.thread.is_alive() and not device.lost:
             _probe(device, SECONDS)

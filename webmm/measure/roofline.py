@@ -18,6 +18,7 @@ from webmm.engine.rates import Rates
 from webmm.engine.timing import time_launch
 from webmm.errors import ConfigError, ShaderError
 from webmm.kernels.base import MAX_WORKGROUPS, Binding
+from webmm.kernels.subgroups import SIZE_CONTROL
 from webmm.wgsl.render import environment, tidy
 
 BINDINGS = (
@@ -169,6 +170,7 @@ def fragment_rates(device: Device) -> dict[str, float]:
     with device.array(np.full(8, 0.5, np.float32)) as source, device.empty((4 * lanes * UNIT_WORKGROUPS,)) as out:
         for shape in sorted(device.capabilities.matrix_shapes):
             settings = UNIT_SETTINGS | {"shape": shape, "lanes": lanes, "dialect": device.engine.dialect}
+            settings["pinned"] = SIZE_CONTROL in device.capabilities.features
             with contextlib.suppress(ShaderError):
                 launch = _launch(device, "fragments", settings, UNIT_WORKGROUPS, source, out)
                 sums = UNIT_SETTINGS["side"] ** 2 * UNIT_SETTINGS["unroll"] * UNIT_SETTINGS["iterations"]

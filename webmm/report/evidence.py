@@ -31,7 +31,7 @@ from urllib.parse import urlencode
 
 from webmm.cases import op_of
 from webmm.cases.base import Size
-from webmm.choose import choose
+from webmm.choose import choose, suited
 from webmm.dtypes import F16, F32
 from webmm.engine.adapters import AdapterInfo, adapters, installed
 from webmm.engine.device import Device
@@ -186,7 +186,7 @@ def _sizes(ceiling: roofline.Roofline) -> list[Size]:
 
 def _kernels(problem: Problem, device: Device) -> list[Kernel[Any]]:
     """Return the kernels of a ladder, likely the fastest first: if the time is too short, the others are skipped."""
-    stages = [stage.on(device.capabilities) for stage in OP.stages if stage().unsuited(problem) is None]
+    stages = [suited(stage, problem, device) for stage in OP.stages if stage().unsuited(problem) is None]
     return list(dict.fromkeys([choose(problem, device), *reversed(stages)]))
 
 

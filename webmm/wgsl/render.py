@@ -184,7 +184,8 @@ def render(
     if why := inexpressible(kernel, problem, dialect):
         raise ConfigError(f"{kernel.name} of {kernel.op} cannot be written for {dialect}: {why}")
     if pinned and (dialect != "tint" or not kernel.subgroup):
-        why = "uses no subgroups" if dialect == "tint" else f"cannot ask for its size of subgroups in {dialect}"
+        only = f"cannot ask for its size of subgroups in {dialect}, only in tint"
+        why = "uses no subgroups" if dialect == "tint" else only
         raise ConfigError(f"{kernel.name} of {kernel.op} {why}")
     if debug and problem.dtype.wide:
         raise ConfigError("debug shaders record float32; use operands of a shorter type")

@@ -23,13 +23,13 @@ def sized(text: str, kernel: Kernel[Any], dialect: str, pinned: bool) -> str:
     if not pinned and not compares(kernel):
         return text
     before, *after = text.split(ENTRY)
-    parameters, *blocks = ENTRY.join(after).split(OPENING)
+    parameters, *blocks = "".join(after).split(OPENING)
     if before.count(SIZE) != 1 or len(after) != 1 or not blocks or "{" in parameters:
         raise ShaderError(
             f"{kernel.template} must have one entry point: {SIZE}…), then {ENTRY}, and {OPENING} before its body"
         )
     if pinned:
-        return text.replace(SIZE, f"@subgroup_size({kernel.subgroup}) {SIZE}")
+        return f"{before.replace(SIZE, f'@subgroup_size({kernel.subgroup}) {SIZE}')}{ENTRY}{after[0]}"
     body = OPENING.join(blocks)
     read = parameters.split(BUILTIN)[1:]
     name = read[0].split(":")[0].strip() if read else "subgroup_size"
