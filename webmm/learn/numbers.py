@@ -46,6 +46,7 @@ def best(
         for r in records(name)
         if (r.op, r.kernel, r.dtype, r.variant, r.batch) == (op, kernel, dtype, variant, 1)
         and (r.m, r.n, r.k) == (m, n, k)
+        and layout in ("", r.layout)
         and r.gflops
     ]
     return max(fitting, key=lambda r: r.gflops or 0.0, default=None)

@@ -14,7 +14,7 @@ from webmm.learn.kernels import problem_for
 from webmm.measure.records import Record
 
 PRODUCTS = ("gemm", "quantized", "weights")
-MODELS = {"h200": "nvidia-h200", "h200-dawn": "nvidia-h200-dawn"}  # the table of rates by a file's first words
+MODELS = {"h200-dawn": "nvidia-h200-dawn", "h200": "nvidia-h200"}  # the table of rates by a file's first words
 
 
 @directive
@@ -36,15 +36,14 @@ def steps(stage: str, name: str, sizes: str, over: str = "", **where: Any) -> st
     """Return a table of times of a stage and of the one that it follows, with the gain by the model and as measured."""
     op, _, kernel = stage.partition("/")
     before = over or STAGES[op][kernel].follows
-    device = name.partition("-")[0]
-    modelled = device in MODELS
+    table = next((MODELS[device] for device in MODELS if name.startswith(device)), "")
     unit = "TOP/s" if op in PRODUCTS else "GB/s"
-    head = ["size", f"`{before}`, µs", f"`{kernel}`, µs", *(["model"] if modelled else []), "gain", unit]
+    head = ["size", f"`{before}`, µs", f"`{kernel}`, µs", *(["model"] if table else []), "gain", unit]
     rows = [head, ["---", *["--:"] * (len(head) - 1)]]
     for size in sizes.split(","):
         ours, theirs = _found(stage, name, size, **where), numbers.best(f"{op}/{before}", name, size, **where)
         gain = f"× {numbers.ratio(_us(theirs) / _us(ours))}" if theirs else "–"
-        model = [numbers.predicted(ours, theirs, MODELS[device])] if modelled else []
+        model = [numbers.predicted(ours, theirs, table)] if table else []
         shape = size.replace("x", "×").replace("@", " over axis ")
         rows.append([shape, _time(theirs) if theirs else "–", _time(ours), *model, gain, _rate(ours)])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
@@ -61,7 +60,7 @@ def predicted_us(stage: str, size: str, table: str = "nvidia-h200", **tunables: 
 
 @directive
 def recorded(name: str, among: str, field: str, **where: Any) -> str:
-    """Return a field of an entry of a file's list, in any format; in words to match, _ stands for a space.
+    """Return a field of an entry of a file's list, in any format; in words to match, _ may stand for a space.
 
     Of several entries that match, the largest value. A field within an object is OBJECT.FIELD.
     """
@@ -83,7 +82,8 @@ def _at(entry: Any, field: str) -> Any:
 
 
 def _fits(value: Any, wanted: Any) -> bool:
-    return value.startswith(str(wanted).replace("_", " ")) if isinstance(value, str) else bool(value == wanted)
+    words = str(wanted)
+    return value.startswith((words, words.replace("_", " "))) if isinstance(value, str) else bool(value == wanted)
 
 
 def _found(stage: str, name: str, size: str, **where: Any) -> Record:
