@@ -13,6 +13,7 @@ from webmm.cases import op_of
 from webmm.choose.tables import shipped
 from webmm.errors import ConfigError
 from webmm.kernels import STAGES
+from webmm.kernels.base import Kernel
 from webmm.kernels.traffic import Traffic, loads_per_fma
 from webmm.learn.directives import directive
 from webmm.learn.kernels import problem_for, stage_of
@@ -150,5 +151,16 @@ def predicted(ours: Record | None, theirs: Record | None, table: str = "nvidia-h
         return "–"
     rates = dataclasses.replace(shipped()[table], families={})
     problem = op_of(ours.op).problem((ours.m, ours.n, ours.k), ours.dtype)
-    before, after = rates.times([STAGES[each.op][each.kernel](**each.config) for each in (theirs, ours)], problem)
+    try:
+        before, after = rates.times([_kernel(each) for each in (theirs, ours)], problem)
+    except KeyError:  # a kernel whose work is not counted
+        return "–"
     return f"× {ratio(before / after)}"
+
+
+def _kernel(record: Record) -> Kernel[Any]:
+    """Return the kernel of a record, whose settings may name more than its tunables, such as the type of C."""
+    cls = STAGES[record.op][record.kernel]
+    tunables = {field.name for field in dataclasses.fields(cls)}
+    kernel: Kernel[Any] = cls(**{name: value for name, value in record.config.items() if name in tunables})
+    return kernel
