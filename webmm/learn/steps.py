@@ -13,7 +13,6 @@ from webmm.learn.directives import directive
 from webmm.learn.kernels import problem_for
 from webmm.measure.records import Record
 
-PRODUCTS = ("gemm", "quantized", "weights")
 MODELS = {"h200-dawn": "nvidia-h200-dawn", "h200": "nvidia-h200"}  # the table of rates by a file's first words
 
 
@@ -37,16 +36,20 @@ def steps(stage: str, name: str, sizes: str, over: str = "", **where: Any) -> st
     op, _, kernel = stage.partition("/")
     before = over or STAGES[op][kernel].follows
     table = next((MODELS[device] for device in MODELS if name.startswith(device)), "")
-    unit = "TOP/s" if op in PRODUCTS else "GB/s"
-    head = ["size", f"`{before}`, µs", f"`{kernel}`, µs", *(["model"] if table else []), "gain", unit]
-    rows = [head, ["---", *["--:"] * (len(head) - 1)]]
+    if STAGES[op][kernel]().matrix_shape:
+        table = ""  # rates of fragments are a device's, and in no table
+    unit = {"quantized": "GOP/s", "gemm": "GFLOP/s", "weights": "GFLOP/s"}.get(op, "GB/s")
+    rows = []
     for size in sizes.split(","):
         ours, theirs = _found(stage, name, size, **where), numbers.best(f"{op}/{before}", name, size, **where)
         gain = f"× {numbers.ratio(_us(theirs) / _us(ours))}" if theirs else "–"
-        model = [numbers.predicted(ours, theirs, table)] if table else []
+        model = numbers.predicted(ours, theirs, table) if table else "–"
         shape = size.replace("x", "×").replace("@", " over axis ")
-        rows.append([shape, _time(theirs) if theirs else "–", _time(ours), *model, gain, _rate(ours)])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        rows.append([shape, _time(theirs) if theirs else "–", _time(ours), model, gain, _rate(ours)])
+    head = ["size", f"`{before}`, µs", f"`{kernel}`, µs", "model", "gain", unit]
+    columns = [i for i, title in enumerate(head) if title != "model" or any(row[i] != "–" for row in rows)]
+    lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line[i] for i in columns)} |" for line in lines)
 
 
 @directive
@@ -106,7 +109,7 @@ def _time(record: Record) -> str:
 
 def _rate(record: Record) -> str:
     """Return billions of bytes, or for a product of operations, per second: the problem's, each once."""
-    if record.op in PRODUCTS:
-        return f"{(record.gflops or 0) / 1000:.3g}"
+    if record.op not in ("reduce", "normalise", "elementwise"):
+        return numbers.rate(record.gflops or 0.0)
     problem = op_of(f"{record.op}:{record.variant}").problem((record.m, record.n, record.k), record.dtype)
     return numbers.rate(problem.bytes / _us(record) / 1000)

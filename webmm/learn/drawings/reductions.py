@@ -61,22 +61,24 @@ def first_loads(kernel: Kernel[Any]) -> list[tuple[tuple[int, int], int]]:
 
 @drawn
 def reduce_tree(kernel: Kernel[Any]) -> Svg:
-    """Return how the invocations of a workgroup add up their partial results, and where they wait for each other."""
-    lanes, step, left = int(kernel.config["lanes"]), 34.0, 12.0
+    """Return how the invocations of a workgroup add up their partial results, and where they wait for each other.
+
+    Subgroups are drawn with four lanes.
+    """
+    lanes, step, left, combine = int(kernel.config["lanes"]), 34.0, 12.0, str(getattr(kernel, "combine", "tree"))
     levels = lanes.bit_length()
-    in_registers = str(getattr(kernel, "combine", "")) != "tree"
-    barriers = 0 if in_registers else levels
-    words = f"{lanes} partial results become one in {levels - 1} steps, with {barriers} barriers."
-    svg = Svg(left + lanes * step + 130, levels * 46 + 8, words)
+    waits = {"tree": range(levels), "subgroup": (2,), "alone": ()}[combine]
+    words = f"{lanes} partial results become one in {levels - 1} steps, with {len(waits)} barriers."
+    svg = Svg(left + lanes * step + 130, levels * 46 + 8, words.replace("1 barriers", "one barrier"))
     for level in range(levels):
-        active, y = lanes >> level, 22 + level * 46
+        y, distance = 22 + level * 46, lanes >> level if combine == "tree" else 1 << level >> 1
         for lane in range(lanes):
-            x = left + lane * step + 10
-            if level and lane < active:
-                svg.line("line", x, y - 40, x, y - 7)
-                svg.line("line", x + active * step, y - 40, x, y - 7)
-            svg.dot("mine" if lane < active else "faint", x, y, 7 if lane < active else 4)
-        if not in_registers:
+            x, active = left + lane * step + 10, lane < lanes >> level if combine == "tree" else not lane % (1 << level)
+            if level and active:
+                svg.line("line", x, y - 39, x, y - 7)
+                svg.line("line", x + distance * step, y - 39, x, y - 7)
+            svg.dot("mine" if active else "faint", x, y, 7 if active else 4)
+        if level in waits:
             svg.line("bad", left - 6, y + 13, left + lanes * step, y + 13, 1.5)
             svg.text(left + lanes * step + 6, y + 17, "barrier", kind="bad", css="small")
     return svg
