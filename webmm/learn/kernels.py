@@ -35,5 +35,5 @@ def _stages(op: str) -> dict[str, type[Kernel[Any]]]:
 def problem_for(words: str, size: str, dtype: str = "float32") -> Problem:
     """Return the dense problem of an op, OP[:VARIANT] or OP/STAGE, and a size: one number for all sides, or MxNxK."""
     row = op_of(words.partition("/")[0])
-    problem: Problem = row.problem(row.parse(size), dtype)
+    problem: Problem = row.problem(row.parse(str(size)), dtype)
     return problem
