@@ -42,6 +42,8 @@ def test_a_recorded_field_is_found_by_words_with_and_without_spaces():
     call = {"config.call": "A_@_B_64³_f32", "engine": "wgpu"}
     assert steps.recorded("h200-calls", "records", "median_us", **call) == "13.5"
     assert steps.recorded("h200-reduce", "records", "peak_fraction", kernel="per_row", m=512) == "0.00438"
+    positive = {"k": 4096, "data": "positive"}
+    assert steps.recorded("h200-precision-errors", "records", "largest", precision="high", **positive) == "29.3"
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,13 @@ def _at(entry: Any, field: str) -> Any:
 
 
 def _fits(value: Any, wanted: Any) -> bool:
-    words = str(wanted)
-    return value.startswith((words, words.replace("_", " "))) if isinstance(value, str) else bool(value == wanted)
+    """Whether a value is the wanted one, or begins with its words."""
+    if not isinstance(value, str):
+        return bool(value == wanted)
+    for words in (str(wanted), str(wanted).replace("_", " ")):
+        if value.startswith(words) and not (words[-1].isalnum() and value[len(words) :][:1].isalnum()):
+            return True
+    return False
 
 
 def _found(stage: str, name: str, size: str, **where: Any) -> Record:
