@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
 from webmm.cases import op_of
+from webmm.choose.tables import shipped
 from webmm.errors import ConfigError
 from webmm.kernels import STAGES
 from webmm.learn import numbers
@@ -27,7 +29,7 @@ def faster(stage: str, name: str, size: str, over: str, **where: Any) -> str:
     """Return the recorded time of another stage, divided by that of a stage."""
     op = stage.partition("/")[0]
     ours, theirs = _found(stage, name, size, **where), _found(f"{op}/{over}", name, size, **where)
-    return numbers.ratio(_us(theirs) / _us(ours))
+    return _gain(ours, theirs)
 
 
 @directive
@@ -42,7 +44,7 @@ def steps(stage: str, name: str, sizes: str, over: str = "", **where: Any) -> st
     rows = []
     for size in sizes.split(","):
         ours, theirs = _found(stage, name, size, **where), numbers.best(f"{op}/{before}", name, size, **where)
-        gain = f"× {numbers.ratio(_us(theirs) / _us(ours))}" if theirs else "–"
+        gain = f"× {_gain(ours, theirs)}" if theirs else "–"
         model = numbers.predicted(ours, theirs, table) if table else "–"
         shape = size.replace("x", "×").replace("@", " over axis ")
         rows.append([shape, _time(theirs) if theirs else "–", _time(ours), model, gain, _rate(ours)])
@@ -56,7 +58,7 @@ def steps(stage: str, name: str, sizes: str, over: str = "", **where: Any) -> st
 def predicted_us(stage: str, size: str, table: str = "nvidia-h200", **tunables: Any) -> str:
     """Return the time in µs that a device's rates let expect of a stage that was not measured there."""
     op, _, kernel = stage.partition("/")
-    rates = numbers.dataclasses.replace(numbers.shipped()[table], families={})
+    rates = dataclasses.replace(shipped()[table], families={})
     (us,) = rates.times([STAGES[op][kernel](**tunables)], problem_for(op, size))
     return f"{us:,.0f}"
 
@@ -89,7 +91,9 @@ def _fits(value: Any, wanted: Any) -> bool:
     if not isinstance(value, str):
         return bool(value == wanted)
     for words in (str(wanted), str(wanted).replace("_", " ")):
-        if value.startswith(words) and not (words[-1].isalnum() and value[len(words) :][:1].isalnum()):
+        if value.startswith(words) and not (
+            words[-1].isalnum() and value[len(words) :][:1].replace("_", "x").isalnum()
+        ):
             return True
     return False
 
@@ -99,6 +103,11 @@ def _found(stage: str, name: str, size: str, **where: Any) -> Record:
     if found is None:
         raise ConfigError(f"{name} has no record of {stage} at {size}")
     return found
+
+
+def _gain(ours: Record, theirs: Record) -> str:
+    ratio = _us(theirs) / _us(ours)
+    return numbers.ratio(ratio) if ratio >= 0.1 else f"{ratio:.2g}"
 
 
 def _us(record: Record) -> float:
