@@ -61,7 +61,5 @@ def slice_pairs(kernel: Kernel[Any], kept: int = 8) -> Svg:
             svg.text(x + side / 2, y + side / 2 + 5, str(s + t), anchor="middle")
     svg.text(left, 20, "slice t of an element of B", css="small")
     svg.text(2, 44, "slice s of A", css="small")
-    svg.text(
-        2, left + kept * side + 22, "in each square s + t: its product weighs 2 to the power -7(s + t)", css="small"
-    )
+    svg.text(2, left + kept * side + 22, "in each square: s + t, weight 2^(-7(s + t))", css="small")
     return svg
