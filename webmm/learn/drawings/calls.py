@@ -17,7 +17,7 @@ def moving() -> Svg:
     products = json.loads((RESULTS / "h200-transfers.json").read_text(encoding="utf-8"))["products"]
     words = [f"{p['n']}: {p['moving'] / (p['moving'] + p['multiplying']):.0%}" for p in products]
     svg = Svg(
-        WIDTH + 60, 26 * len(products) + 24, f"Shares of moving data by the size of a product: {', '.join(words)}."
+        WIDTH + 118, 26 * len(products) + 24, f"Shares of moving data by the size of a product: {', '.join(words)}."
     )
     for i, product in enumerate(products):
         y, share = 4 + 26 * i, product["moving"] / (product["moving"] + product["multiplying"])
@@ -25,7 +25,7 @@ def moving() -> Svg:
         svg.rect("slab", 56, y, share * WIDTH, 20)
         svg.rect("mine", 56 + share * WIDTH, y, (1 - share) * WIDTH, 20)
         svg.text(62, y + 14, f"{product['moving']:.3g} ms", css="small")
-        svg.text(50 + WIDTH, y + 14, f"{product['multiplying']:.3g} ms", anchor="end", css="small")
+        svg.text(62 + WIDTH, y + 14, f"{product['multiplying']:.3g} ms", css="small")
     for x, kind, label in ((56.0, "slab", "moving data"), (190.0, "mine", "multiplying")):
         svg.rect(kind, x, 26 * len(products) + 8, 11, 11)
         svg.text(x + 17, 26 * len(products) + 18, label, css="small")
