@@ -25,6 +25,7 @@ def test_a_directive_is_filled_in_a_line_and_as_a_block():
     made = filled(block)
     assert "-->\n**naive**\n\n```wgsl\nvar sum: f32 = 0.0;" in made
     assert filled(made) == made
+    assert filled(f"<!-- here gemm/naive -->\n{block}") == f"<!-- here gemm/naive -->\n{made}"
 
 
 @pytest.mark.parametrize(
