@@ -24,7 +24,7 @@ def model_of(table: str) -> Model:
 def machine(table: str, field: str) -> str:
     """Return a field of a device's `Machine` or of its `Rates`: `multiprocessors`, `clock` (cycles/µs), `gbytes` …"""
     model = model_of(table)
-    fields = dataclasses.asdict(model.machine) | (dataclasses.asdict(model.rates) if model.rates else {})
+    fields = (dataclasses.asdict(model.rates) if model.rates else {}) | dataclasses.asdict(model.machine)
     if field not in fields:
         raise ConfigError(f"{table} has no {field!r}; choose from {', '.join(fields)}")
     return f"{fields[field]:,.0f}"
