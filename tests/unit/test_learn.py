@@ -87,7 +87,8 @@ def test_figures_of_a_device_are_those_of_its_table():
     hardware = shipped()["nvidia-h200"].machine
     assert machines.machine("nvidia-h200", "workgroups") == f"{hardware.workgroups}"  # not those of its rates
     found = numbers.best("gemm/naive", "h200-f32", "1024")
-    assert found and found.median_us
+    assert found
+    assert found.median_us
     steps = 1024**3 / (132 * 32)  # of an invocation, one after the other
     assert machines.clocks("gemm/naive", "h200-f32", "1024") == f"{found.median_us * 1980 / steps:,.0f}"
 
