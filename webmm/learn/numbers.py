@@ -86,7 +86,7 @@ def rate(gflops: float) -> str:
 
 def ratio(value: float) -> str:
     """Return a ratio in words."""
-    return f"{value:.0f}" if value >= 20 else f"{value:.1f}" if value >= 3 else f"{value:.2f}"
+    return f"{value:,.0f}" if value >= 20 else f"{value:.1f}" if value >= 3 else f"{value:.2f}"
 
 
 @directive

@@ -82,7 +82,7 @@ def recorded(name: str, among: str, field: str, **where: Any) -> str:
 
 def _at(entry: Any, field: str) -> Any:
     for part in field.split("."):
-        entry = entry.get(part) if isinstance(entry, dict) else None
+        entry = entry.get(part, entry.get(part.replace("_", " "))) if isinstance(entry, dict) else None
     return entry
 
 
