@@ -37,9 +37,12 @@ def records(name: str) -> tuple[Record, ...]:
 
 
 def best(
-    stage: str, name: str, size: str, dtype: str = "float32", variant: str = "", layout: str = ""
+    stage: str, name: str, size: str, dtype: str = "float32", variant: str = "", layout: str = "nn", **tunables: Any
 ) -> Record | None:
-    """Return the fastest record of OP/STAGE (or OP/cublas …) for a size, among all settings that were measured."""
+    """Return the fastest record of OP/STAGE (or OP/cublas …) for a size.
+
+    All settings that were measured compete, or, of stages that have these tunables, those with their values.
+    """
     op, _, kernel = stage.partition("/")
     m, n, k = _sides(op, size)
     fitting = [
@@ -47,7 +50,8 @@ def best(
         for r in records(name)
         if (r.op, r.kernel, r.dtype, r.variant, r.batch) == (op, kernel, dtype, variant, 1)
         and (r.m, r.n, r.k) == (m, n, k)
-        and layout in ("", r.layout)
+        and r.layout in ("", layout)
+        and all(r.config.get(tunable, value) == value for tunable, value in tunables.items())
         and r.gflops
     ]
     return max(fitting, key=lambda r: r.gflops or 0.0, default=None)
@@ -146,15 +150,18 @@ def _cells(pairs: Iterable[tuple[Record | None, Record | None]]) -> Iterable[str
 
 
 def predicted(ours: Record | None, theirs: Record | None, table: str = "nvidia-h200") -> str:
-    """Return the gain that a device's rates alone, without fitted times, let expect for the settings of two records."""
+    """Return the gain that a device's rates alone, without fitted times, let expect for the settings of two records.
+
+    A dash if one is missing, or its stage does not count its work.
+    """
     if ours is None or theirs is None:
         return "–"
     rates = dataclasses.replace(shipped()[table], families={})
     problem = op_of(ours.op).problem((ours.m, ours.n, ours.k), ours.dtype)
-    try:
-        before, after = rates.times([_kernel(each) for each in (theirs, ours)], problem)
-    except KeyError:  # a kernel whose work is not counted
+    kernels = [_kernel(each) for each in (theirs, ours)]
+    if any(kernel.traffic(problem) is None for kernel in kernels):
         return "–"
+    before, after = rates.times(kernels, problem)
     return f"× {ratio(before / after)}"
 
 
@@ -164,3 +171,20 @@ def _kernel(record: Record) -> Kernel[Any]:
     tunables = {field.name for field in dataclasses.fields(cls)}
     kernel: Kernel[Any] = cls(**{name: value for name, value in record.config.items() if name in tunables})
     return kernel
+
+
+@directive
+def expected(stage: str, name: str, size: str = SIZE, over: str = "", **where: Any) -> str:
+    """Return the gain that the model lets expect of the settings of a record over those of another stage's."""
+    op, _, kernel = stage.partition("/")
+    other = f"{op}/{over or STAGES[op][kernel].follows}"
+    return predicted(best(stage, name, size, **where), best(other, name, size, **where)).removeprefix("× ")
+
+
+@directive
+def bandwidth(stage: str, name: str, size: str = SIZE, **where: Any) -> str:
+    """Return the bytes of the operands and the result of a recorded product per second, each counted once, in GB/s."""
+    found = best(stage, name, size, **where)
+    if found is None or not found.median_us:
+        raise ConfigError(f"{name} has no record of {stage} at {size}")
+    return rate(problem_for(found.op, size, found.dtype).bytes / found.median_us / 1e3)
