@@ -63,3 +63,23 @@ def slice_pairs(kernel: Kernel[Any], kept: int = 8) -> Svg:
     svg.text(2, 44, "slice s of A", css="small")
     svg.text(2, left + kept * side + 22, "in each square: s + t, weight 2^(-7(s + t))", css="small")
     return svg
+
+
+@drawn
+def phases(kernel: Kernel[Any]) -> Svg:
+    """Return how a sum of positive terms goes through two phases, and in which direction truncation moves it."""
+    del kernel
+    words = "The sum grows from 0 to E, changes sign, and returns from -E to O - E: truncation moves it down, then up."
+    svg = Svg(440, 232, words)
+    svg.line("line", 30, 112, 420, 112)
+    svg.line("line", 220, 14, 220, 206)
+    svg.path("mine", [(30, 112), (215, 28)], 2.5)
+    svg.path("slab", [(225, 196), (410, 116)], 2.5)
+    for x, y, label, anchor in ((34, 130, "0", "start"), (212, 24, "E", "end"), (232, 206, "-E", "start")):
+        svg.text(x, y, label, anchor=anchor)
+    svg.text(412, 104, "O - E", anchor="end")
+    svg.text(34, 28, "even steps: truncated down", css="small")
+    svg.text(300, 190, "odd steps: truncated up", css="small")
+    svg.text(30, 226, "first phase", css="small")
+    svg.text(228, 226, "second phase, after a change of sign", css="small")
+    return svg
