@@ -9,7 +9,14 @@ import sys
 from pathlib import Path
 
 from webmm.errors import ConfigError
-from webmm.learn import counts, excerpts, machines, numbers, pictures  # noqa: F401 - they register their directives
+from webmm.learn import (  # they register their directives
+    counts,  # noqa: F401
+    excerpts,  # noqa: F401
+    machines,  # noqa: F401
+    numbers,  # noqa: F401
+    pictures,  # noqa: F401
+    steps,  # noqa: F401
+)
 from webmm.learn.chapters import folder
 from webmm.learn.directives import filled
 from webmm.learn.pictures import MADE
