@@ -36,9 +36,12 @@ def records(name: str) -> tuple[Record, ...]:
 
 
 def best(
-    stage: str, name: str, size: str, dtype: str = "float32", variant: str = "", layout: str = ""
+    stage: str, name: str, size: str, dtype: str = "float32", variant: str = "", layout: str = "nn", **tunables: Any
 ) -> Record | None:
-    """Return the fastest record of OP/STAGE (or OP/cublas …) for a size, among all settings that were measured."""
+    """Return the fastest record of OP/STAGE (or OP/cublas …) for a size.
+
+    All settings that were measured compete, or, of stages that have these tunables, those with their values.
+    """
     op, _, kernel = stage.partition("/")
     m, n, k = _sides(op, size)
     fitting = [
@@ -46,6 +49,8 @@ def best(
         for r in records(name)
         if (r.op, r.kernel, r.dtype, r.variant, r.batch) == (op, kernel, dtype, variant, 1)
         and (r.m, r.n, r.k) == (m, n, k)
+        and r.layout in ("", layout)
+        and all(r.config.get(tunable, value) == value for tunable, value in tunables.items())
         and r.gflops
     ]
     return max(fitting, key=lambda r: r.gflops or 0.0, default=None)
