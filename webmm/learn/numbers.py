@@ -156,3 +156,20 @@ def predicted(ours: Record | None, theirs: Record | None, table: str = "nvidia-h
     problem = op_of(ours.op).problem((ours.m, ours.n, ours.k), ours.dtype)
     before, after = rates.times([STAGES[each.op][each.kernel](**each.config) for each in (theirs, ours)], problem)
     return f"× {ratio(before / after)}"
+
+
+@directive
+def expected(stage: str, name: str, size: str = SIZE, over: str = "", **where: Any) -> str:
+    """Return the gain that the model lets expect of the settings of a record over those of another stage's."""
+    op, _, kernel = stage.partition("/")
+    other = f"{op}/{over or STAGES[op][kernel].follows}"
+    return predicted(best(stage, name, size, **where), best(other, name, size, **where)).removeprefix("× ")
+
+
+@directive
+def bandwidth(stage: str, name: str, size: str = SIZE, **where: Any) -> str:
+    """Return the bytes of the operands and the result of a recorded product per second, each counted once, in GB/s."""
+    found = best(stage, name, size, **where)
+    if found is None or not found.median_us:
+        raise ConfigError(f"{name} has no record of {stage} at {size}")
+    return rate(problem_for(found.op, size, found.dtype).bytes / found.median_us / 1e3)
