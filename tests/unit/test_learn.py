@@ -114,6 +114,13 @@ def test_a_picture_of_a_step_has_a_cell_for_each_load_and_each_sum():
     assert "6 loads, 8 FMAs" in svg
 
 
+def test_a_picture_of_lanes_marks_those_with_an_invocation():
+    svg = str(find()["lanes"](stage_of("gemm/naive"), stage_of("gemm/workgroup_1d")))
+    assert (svg.count('class="mine"'), svg.count('class="faint"')) == (1 + 32, 31)
+    assert "naive: 1 of 32 lanes, 32 subgroups" in svg
+    assert "workgroup_1d: 32 of 32 lanes, 64 subgroups" in svg
+
+
 def test_the_header_of_a_template_names_the_stage_that_it_follows():
     told = 0
     for op in STAGES:
