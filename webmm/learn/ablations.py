@@ -13,6 +13,8 @@ from webmm.learn.directives import directive
 from webmm.learn.kernels import stage_of
 from webmm.measure.records import Record
 
+SHORT = {"llvmpipe": "lavapipe", "SwiftShader": "SwiftShader", "wgpu-py": "wgpu", "dawn": "Dawn"}
+
 Change = tuple[tuple[str, Any], ...]  # the tunables that differ from the kernel's own, with their values
 
 
@@ -29,7 +31,10 @@ def changed(stage: str, name: str, size: str = numbers.SIZE, **tunables: Any) ->
 
 @directive
 def single_changes(*names: str) -> str:
-    """Return a table of the relative speeds of a kernel with one tunable changed, from the records of `--ablate`."""
+    """Return a table of the relative speeds of a kernel with one tunable changed, from the records of `--ablate`.
+
+    A name is FILE, or FILE@SIDE for one of its products.
+    """
     columns = [_speeds(name) for name in names]
     rows = dict.fromkeys(change for speeds in columns for change in speeds if len(change) == 1)
     body = ([_words(change), *(_times(speeds.get(change)) for speeds in columns)] for change in rows)
@@ -49,14 +54,24 @@ def paired_changes(name: str) -> str:
 
 
 def device_of(name: str) -> str:
-    """Return the driver that a file's records name first, without its details."""
-    words = numbers.records(name)[0].adapter
-    return {"llvmpipe": "lavapipe", "SwiftShader": "SwiftShader"}.get(words.split()[0], words)
+    """Return the driver that a file's records name first, without its details, and the side of the product if given."""
+    first = _rows(name)[0]
+    driver = SHORT.get(first.adapter.split()[0], first.adapter)
+    return f"{driver}, {SHORT[first.engine.split()[0]]}, {first.m}³" if "@" in name else driver
+
+
+def _rows(name: str) -> list[Record]:
+    """Return the timed records of a file, FILE, or of one of its square products, FILE@SIDE."""
+    file, _, side = name.partition("@")
+    rows = [r for r in numbers.records(file) if r.best_us and side in ("", str(r.m))]
+    if not rows:
+        raise ConfigError(f"there are no timed records {name}")
+    return rows
 
 
 def _speeds(name: str) -> dict[Change, float]:
     """Return the speed of each change, relative to the kernel without any, by the shortest times; the fastest first."""
-    rows = [r for r in numbers.records(name) if r.best_us]
+    rows = _rows(name)
     own = {tunable: _most(r.config[tunable] for r in rows) for tunable in rows[0].config}
     times: dict[Change, float] = {}
     for r in rows:

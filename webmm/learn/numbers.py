@@ -149,12 +149,18 @@ def _cells(pairs: Iterable[tuple[Record | None, Record | None]]) -> Iterable[str
 
 
 def predicted(ours: Record | None, theirs: Record | None, table: str = "nvidia-h200") -> str:
-    """Return the gain that a device's rates alone, without fitted times, let expect for the settings of two records."""
+    """Return the gain that a device's rates alone, without fitted times, let expect for the settings of two records.
+
+    A dash if one is missing, or its stage does not count its work.
+    """
     if ours is None or theirs is None:
         return "–"
     rates = dataclasses.replace(shipped()[table], families={})
     problem = op_of(ours.op).problem((ours.m, ours.n, ours.k), ours.dtype)
-    before, after = rates.times([STAGES[each.op][each.kernel](**each.config) for each in (theirs, ours)], problem)
+    kernels = [STAGES[each.op][each.kernel](**each.config) for each in (theirs, ours)]
+    if any(kernel.traffic(problem) is None for kernel in kernels):
+        return "–"
+    before, after = rates.times(kernels, problem)
     return f"× {ratio(before / after)}"
 
 
