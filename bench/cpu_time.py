@@ -3,8 +3,8 @@
     python bench/cpu_time.py bench --ablate pipelined --sizes 128x256x128 --adapter cpu --json FILE
 
 A CPU driver computes in threads of the process. What else runs on the machine lengthens their wall time by any factor,
-their CPU time by little. It is the sum over the threads, so that idle cores do not show; rates are per second of it. The
-records' clock is then `cpu`.
+their CPU time by little. It is the sum over the threads, so that idle cores do not show; rates are per second of it.
+The records' clock is then `cpu`.
 """
 
 from __future__ import annotations
