@@ -13,6 +13,7 @@ from webmm.cases import op_of
 from webmm.choose.tables import shipped
 from webmm.errors import ConfigError
 from webmm.kernels import STAGES
+from webmm.kernels.base import Kernel
 from webmm.kernels.traffic import Traffic, loads_per_fma
 from webmm.learn.directives import directive
 from webmm.learn.kernels import problem_for, stage_of
@@ -89,7 +90,7 @@ def rate(gflops: float) -> str:
 
 def ratio(value: float) -> str:
     """Return a ratio in words."""
-    return f"{value:.0f}" if value >= 20 else f"{value:.1f}" if value >= 3 else f"{value:.2f}"
+    return f"{value:,.0f}" if value >= 20 else f"{value:.1f}" if value >= 3 else f"{value:.2f}"
 
 
 @directive
@@ -157,11 +158,19 @@ def predicted(ours: Record | None, theirs: Record | None, table: str = "nvidia-h
         return "–"
     rates = dataclasses.replace(shipped()[table], families={})
     problem = op_of(ours.op).problem((ours.m, ours.n, ours.k), ours.dtype)
-    kernels = [STAGES[each.op][each.kernel](**each.config) for each in (theirs, ours)]
+    kernels = [_kernel(each) for each in (theirs, ours)]
     if any(kernel.traffic(problem) is None for kernel in kernels):
         return "–"
     before, after = rates.times(kernels, problem)
     return f"× {ratio(before / after)}"
+
+
+def _kernel(record: Record) -> Kernel[Any]:
+    """Return the kernel of a record, whose settings may name more than its tunables, such as the type of C."""
+    cls = STAGES[record.op][record.kernel]
+    tunables = {field.name for field in dataclasses.fields(cls)}
+    kernel: Kernel[Any] = cls(**{name: value for name, value in record.config.items() if name in tunables})
+    return kernel
 
 
 @directive
