@@ -174,7 +174,7 @@ def test_recorded_errors_keep_the_bound():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: concepts.setting("gemm/pipelined", "h200-ablation", "4096", bm=256), "no record of pipelined"),
+        (lambda: concepts.setting("gemm/pipelined", "h200-ablation", "4096", bm=256), "no record of gemm/pipelined"),
         (lambda: concepts.largest_error("positive", "100"), "no record of the errors"),
     ],
 )
