@@ -2,7 +2,7 @@
 /** Reading and writing records, in the JSON schema of Python's `webmm.measure.records`. */
 
 import { ProblemError } from "./errors.js";
-import { Dict, provide } from "./python.js";
+import { Dict, dataclasses, provide } from "./python.js";
 
 /** @typedef {import("./bundle.js").Bundle} Bundle */
 /** @typedef {import("./kernels.js").Config} Config */
@@ -20,34 +20,6 @@ import { Dict, provide } from "./python.js";
  * }} RunRecord `call_us` is not part of the schema: the wall-clock time of one call until its result is available
  */
 
-export const RECORD_FIELDS = /** @type {const} */ ([
-  "op",
-  "kernel",
-  "m",
-  "n",
-  "k",
-  "batch",
-  "dtype",
-  "engine",
-  "adapter",
-  "backend",
-  "driver",
-  "version",
-  "config",
-  "layout",
-  "variant",
-  "status",
-  "reason",
-  "median_us",
-  "best_us",
-  "spread_us",
-  "samples",
-  "gflops",
-  "clock",
-  "max_error",
-  "error_bound",
-  "peak_fraction",
-]);
 /** What a measurement was made on. */
 const DEVICE = /** @type {const} */ (["adapter", "backend", "driver", "engine", "version"]);
 
@@ -59,7 +31,9 @@ const PIECE = 2 ** 10; // compressed bytes unpacked at a time; at most a thousan
 
 /** @param {RunRecord[]} records @param {object} about entries of the header, such as `command` @returns {string} a header, then one record per line */
 export function toJson(records, about = {}) {
-  const rows = records.map((record) => Object.fromEntries(RECORD_FIELDS.map((name) => [name, finite(record[name])])));
+  const rows = records.map(({ call_us, ...record }) =>
+    Object.fromEntries(Object.entries(record).map(([name, value]) => [name, finite(value)])),
+  );
   const json = JSON.stringify;
   const devices = new Set(rows.map((row) => json(row, [...DEVICE])));
   const header = Object.entries({ schema: SCHEMA, ...about }).map(([name, value]) => `"${name}": ${json(value)},\n`);
@@ -107,7 +81,7 @@ function checked(row, i, { core }) {
     );
     const refusal = core.refusal(record);
     if (refusal) throw new ProblemError(refusal);
-    const read = Object.fromEntries(RECORD_FIELDS.map((name) => [name, record[name]]));
+    const read = Object.fromEntries(dataclasses.asdict(record));
     return /** @type {any} */ ({ ...read, config: Object.fromEntries(record.config) });
   } catch (error) {
     throw error instanceof ProblemError ? new ProblemError(`record ${i + 1} ${error.message}`) : error;

@@ -7,7 +7,7 @@ import { Choices } from "../choose.js";
 import { ConfigError, NoAdapterError } from "../errors.js";
 import { Kernel } from "../kernels.js";
 import { ELEMENTS, HostArray, checkedShape, elementType, sizeOf } from "../host.js";
-import { Dict } from "../python.js";
+import { Dict, dataclasses } from "../python.js";
 import { grouped } from "../text.js";
 import { MATRIX_UNITS, describe, matrixShapes, openAdapter } from "./adapters.js";
 import { DeviceArray, Storage } from "./array.js";
@@ -344,34 +344,14 @@ export class Engine {
    * @returns {RunRecord}
    */
   record(kernel, p, values) {
-    const { name, engine, backend, driver } = this.info;
+    const { m, n, k, dtype, op = "gemm", variant = "" } = p;
+    const { name: adapter, engine, backend, driver } = this.info;
+    const { version } = this.bundle.index;
+    const unmeasured = dataclasses.fields(this.core.Record).map((field) => [field.name, field.make()]);
     return {
-      op: p.op ?? "gemm",
-      kernel: kernel.name,
-      m: p.m,
-      n: p.n,
-      k: p.k,
-      batch: 1,
-      dtype: p.dtype,
-      layout: "nn",
-      variant: p.variant ?? "",
-      engine,
-      adapter: name,
-      backend,
-      driver,
-      version: this.bundle.index.version,
-      config: kernel.config,
-      status: "ok",
-      reason: null,
-      median_us: null,
-      best_us: null,
-      spread_us: null,
-      samples: null,
-      gflops: null,
-      clock: null,
-      max_error: null,
-      error_bound: null,
-      peak_fraction: null,
+      ...Object.fromEntries(unmeasured),
+      ...{ op, kernel: kernel.name, m, n, k, batch: 1, dtype, variant, config: kernel.config },
+      ...{ engine, adapter, backend, driver, version },
       ...values,
     };
   }
