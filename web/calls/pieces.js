@@ -8,7 +8,7 @@
 
 import { DeviceArray } from "../engine/array.js";
 import { ELEMENTS, HostArray, denseStrides, sizeOf } from "../host.js";
-import { stridesOf, viewOf } from "./operands.js";
+import { viewOf } from "./operands.js";
 
 /** @typedef {import("./operands.js").Data} Data */
 /** @typedef {import("../engine/plans.js").Call} Call */
@@ -42,7 +42,7 @@ export class Labelled {
 
   /** @param {Piece} piece @returns {Data} the view of the data that belongs to a piece */
   within(piece) {
-    const strides = stridesOf(this.data);
+    const { strides } = this.data;
     const ranges = this.ranges(piece);
     if (ranges.every(([start, stop], axis) => start === 0 && stop === this.data.shape[axis])) return this.data;
     const offset = ranges.reduce((sum, [start], axis) => sum + start * strides[axis], 0);
