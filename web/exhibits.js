@@ -1,7 +1,7 @@
 // @ts-check
 /** The exhibits of ops: stages on problems of a few sizes with random inputs, whose results translated Python checks. */
 
-import { MEANINGS, breathe, spread } from "./check.js";
+import { MEANINGS, breather, spread } from "./check.js";
 import { NDArray } from "./numpy.js";
 import { shape } from "./ops.js";
 import { taskOf } from "./prepared.js";
@@ -16,7 +16,6 @@ import { HostArray, Matrix } from "./webmm.js";
 /** @typedef {{scope: string, error: number, bound: number, first: string}} Compared what was compared, the largest error, its bound, and the first wrong result in words */
 
 const COMPARED = 2 ** 20; // elements of which every row is compared; of larger arrays evenly spread rows
-const CHUNK = 12; // milliseconds of work between two calls of breathe()
 
 for (const [name, meaning] of Object.entries(MEANINGS))
   provide(`webmm.wgsl.epilogues.${name}`, (x) => new NDArray(x.data.map(meaning)));
@@ -31,7 +30,8 @@ export async function compared(row, problem, x, y) {
   const { dtype } = written(problem);
   const rows = spread(m * k, Math.max(1, Math.floor(COMPARED / n)));
   const scope = rows.length === m * k ? "every result" : `the results of ${rows.length.toLocaleString("en")} rows`;
-  let [error, first, breath] = [0, "", performance.now()];
+  let [error, first] = [0, ""];
+  const breath = breather();
   let infinite = 0;
   for (const at of rows) {
     const [i, j] = [Math.floor(at / k), at % k];
@@ -45,10 +45,7 @@ export async function compared(row, problem, x, y) {
           first = `y[${index}]: expected ${Number(expected.toPrecision(6))}, got ${Number(y[index].toPrecision(6))}`;
         if (!(off <= error)) error = Number.isNaN(off) ? Infinity : off;
       });
-    if (performance.now() - breath > CHUNK) {
-      await breathe();
-      breath = performance.now();
-    }
+    await breath();
   }
   if (!infinite && y.some(Number.isNaN)) error = Infinity;
   return {
