@@ -5,6 +5,7 @@ import { ConfigError, WebmmError, inWords } from "./errors.js";
 import { Kernel } from "./kernels.js";
 import { know } from "./ops.js";
 import { Dict, PyObject, call, dataclasses, provide } from "./python.js";
+import { spelled } from "./text.js";
 import { added, filledIn, render } from "./templates.js";
 
 /** @typedef {import("./kernels.js").Config} Config */
@@ -35,9 +36,7 @@ import { added, filledIn, render } from "./templates.js";
 const SCHEMA = "webmm.bundle/2";
 
 provide("webmm.wgsl.render.filled_in", filledIn);
-provide("webmm.arguments.options.spelled", (/** @type {string} */ option) =>
-  option.replace(/_(.)/g, (_, letter) => letter.toUpperCase()),
-);
+provide("webmm.arguments.options.spelled", spelled);
 
 /** Loads the files of a bundle, modules and others, by their paths below its folder. @typedef {{module: (path: string) => Promise<any>, read: (path: string) => Promise<ArrayBuffer>}} Source */
 
@@ -224,7 +223,7 @@ export class Bundle {
    * @returns {Kernel} throws ConfigError if no device could run this configuration
    */
   kernel(name, config = {}, op = "gemm") {
-    const kernel = this.#made(name, config, op);
+    const kernel = this.configure(name, config, op);
     const reason = kernel.invalid();
     if (reason) throw new ConfigError(`${name}: ${reason}`);
     return this.wrap(kernel);
@@ -232,14 +231,13 @@ export class Bundle {
 
   /** @param {string} name @param {Config} config @param {string} [op] @returns {Kernel | null} likewise, but null if no device could run it */
   configured(name, config, op = "gemm") {
-    const kernel = this.#made(name, config, op);
+    const kernel = this.configure(name, config, op);
     return kernel.invalid() === null ? this.wrap(kernel) : null;
   }
 
-  /** @param {string} name @param {Config} config @param {string} op @returns {Python} */
-  #made(name, config, op) {
-    const texts = Object.entries(config).map(([key, value]) => [key, String(value)]);
-    return this.core.configure(name, new Dict(/** @type {any} */ (texts)), op);
+  /** @param {string} name of a stage @param {Config | undefined} config tunables that differ from the defaults @param {string} op @returns {Python} the translated kernel, which may be invalid */
+  configure(name, config, op) {
+    return this.core.configure(name, mapped(config ?? {}, String), op);
   }
 }
 

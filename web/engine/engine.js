@@ -7,7 +7,7 @@ import { Choices } from "../choose.js";
 import { ConfigError, NoAdapterError } from "../errors.js";
 import { Kernel } from "../kernels.js";
 import { ELEMENTS, HostArray, checkedShape, elementType, sizeOf } from "../host.js";
-import { Dict, dataclasses } from "../python.js";
+import { dataclasses } from "../python.js";
 import { grouped } from "../text.js";
 import { MATRIX_UNITS, describe, matrixShapes, openAdapter } from "./adapters.js";
 import { DeviceArray, Storage } from "./array.js";
@@ -264,11 +264,7 @@ export class Engine {
       return undefined;
     }
     if (typeof kernel !== "string") return kernel instanceof Kernel ? kernel.of : kernel;
-    return this.core.configure(
-      kernel,
-      new Dict(Object.entries(config ?? {}).map(([name, value]) => [name, String(value)])),
-      op,
-    );
+    return this.bundle.configure(kernel, config, op);
   }
 
   /**
