@@ -108,7 +108,7 @@ export class PreparedCase {
     try {
       for (const input of this.known.inputs) {
         const data = await draw(input);
-        const buffer = await this.device.buffer(data.byteLength, input.name);
+        const buffer = await this.device.pool.take(data.byteLength, input.name);
         this.#inputs.push(buffer);
         this.device.flush();
         this.device.wgpu.queue.writeBuffer(buffer, 0, data);
@@ -121,7 +121,7 @@ export class PreparedCase {
   }
 
   free() {
-    for (const buffer of this.#inputs.splice(0)) this.device.recycle(buffer);
+    for (const buffer of this.#inputs.splice(0)) this.device.pool.give(buffer);
   }
 
   /** @param {Rung} rung @returns {string | null} why it cannot run on this device, or null if it can */
@@ -147,13 +147,13 @@ export class PreparedCase {
     const { problem } = this.known;
     /** @type {GPUBuffer[]} */
     const mine = [];
-    const free = () => mine.splice(0).forEach((buffer) => device.recycle(buffer));
+    const free = () => mine.splice(0).forEach((buffer) => device.pool.give(buffer));
     try {
       /** @type {GPUBuffer[]} */
       const buffers = [];
       for (const { name, nbytes, written } of problem.buffers()) {
         const loaded = this.#inputs[this.known.inputs.findIndex((input) => input.name === name)];
-        if (!loaded) mine.push(await device.buffer(nbytes, name));
+        if (!loaded) mine.push(await device.pool.take(nbytes, name));
         buffers.push(loaded ?? mine[mine.length - 1]);
         // fill with NaN, or with an integer that rarely occurs
         if (written)

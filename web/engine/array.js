@@ -3,6 +3,7 @@
 
 import { FreedArrayError, ProblemError } from "../errors.js";
 import { ELEMENTS, checkedShape, denseStrides, sizeOf } from "../host.js";
+import { download } from "./transfer.js";
 
 /** @typedef {import("../host.js").ElementType} ElementType */
 /** @typedef {import("../host.js").HostArray} HostArray */
@@ -21,7 +22,7 @@ export class Storage {
 
   /** Return the buffer to the pool; freeing twice is harmless. */
   free() {
-    if (this.buffer) this.device.recycle(this.buffer, this.nbytes);
+    if (this.buffer) this.device.pool.give(this.buffer, this.nbytes);
     this.buffer = null;
   }
 }
@@ -230,7 +231,7 @@ export class DeviceArray {
 
   /** Download the elements, after all work queued on them. @returns {Promise<HostArray>} a copy in host memory, a Matrix for a 2-D array of floats */
   read() {
-    return this.device.download(this);
+    return download(this.device, this);
   }
 
   /** Release the buffer now, for every array that shares it; freeing twice is harmless. */

@@ -19,7 +19,7 @@ import { Pool } from "./pool.js";
 import { roofline } from "./roofline.js";
 import { Submissions } from "./submissions.js";
 import { time } from "./timing.js";
-import { download, upload } from "./transfer.js";
+import { upload } from "./transfer.js";
 
 /** @typedef {import("../host.js").ElementType} ElementType */
 /** @typedef {import("../host.js").HostData} HostData */
@@ -150,7 +150,7 @@ export class Engine {
    */
   async empty(shape, dtype = "float32") {
     const nbytes = sizeOf(checkedShape(shape)) * ELEMENTS[elementType(dtype)].itemsize;
-    const buffer = await this.buffer(nbytes, `an array of shape ${shape.map(grouped).join("×")}`);
+    const buffer = await this.pool.take(nbytes, `an array of shape ${shape.map(grouped).join("×")}`);
     return new DeviceArray(new Storage(this, buffer, nbytes), shape, dtype);
   }
 
@@ -162,25 +162,6 @@ export class Engine {
     encoder.clearBuffer(array.buffer);
     this.wgpu.queue.submit([encoder.finish()]);
     return array;
-  }
-
-  /**
-   * Take a storage buffer from the pool.
-   * @param {number} bytes rounded up to whole vec4 @param {string} what needs them, for error messages
-   * @returns {Promise<GPUBuffer>} with arbitrary contents; return it with `recycle()`
-   */
-  buffer(bytes, what) {
-    return this.pool.take(bytes, what);
-  }
-
-  /** Return the buffer of a freed array to the pool. @param {GPUBuffer} buffer @param {number} [nbytes] the size that was requested */
-  recycle(buffer, nbytes) {
-    this.pool.give(buffer, nbytes);
-  }
-
-  /** Download an array. @param {DeviceArray} array @returns {Promise<HostArray>} a copy in host memory, a Matrix for a 2-D array of floats */
-  download(array) {
-    return download(this, array);
   }
 
   /** Read back bytes of a buffer, after all queued work. @param {GPUBuffer} buffer @param {number} size @param {number} [offset] @returns {Promise<ArrayBuffer>} */
@@ -246,11 +227,6 @@ export class Engine {
     return this.choices.capabilities;
   }
 
-  /** @param {Python} problem @returns {Python} likewise, for a translated problem: a translated kernel */
-  chosen(problem) {
-    return this.choices.chosen(problem);
-  }
-
   // Kernels
 
   /**
@@ -286,19 +262,6 @@ export class Engine {
     if (this.#accepted.has(launch)) return this.submissions.queue(launch);
     await this.guard.using(name, () => this.submit(launch, 1));
     this.#accepted.add(launch);
-  }
-
-  /** @param {Uint32Array<ArrayBuffer>} words @returns {Promise<GPUBuffer>} a uniform buffer that holds them */
-  uniform(words) {
-    return this.launches.uniform(words);
-  }
-
-  /** @param {GPUComputePipeline} pipeline @param {GPUBuffer[]} buffers in the order of their binding numbers @returns {Promise<GPUBindGroup>} */
-  bind(pipeline, buffers) {
-    return this.launches.bind(
-      pipeline,
-      buffers.map((buffer) => ({ buffer })),
-    );
   }
 
   /** Submit a launch `count` times, each in its own compute pass. @param {Launch} launch @param {number} count */

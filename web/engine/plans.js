@@ -92,7 +92,7 @@ export class Call {
    * Queue a problem, with the chosen kernel unless another one is given.
    * @param {Problem} problem @param {DeviceArray[]} arrays @param {Kernel} [kernel]
    */
-  async run(problem, arrays, kernel = this.device.chosen(problem)) {
+  async run(problem, arrays, kernel = this.device.choices.chosen(problem)) {
     const launch = await this.device.launches.get(kernel, problem, arrays);
     await this.device.queue(kernel.name, launch);
     const numbers = arrays.map((array) => this.storages.indexOf(array.storage));

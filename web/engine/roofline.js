@@ -56,7 +56,8 @@ async function microkernel(device, run, seed) {
   let source = null;
   try {
     source = seed ? await device.array(seed) : await device.empty([run.results, 4]);
-    const bindGroup = await device.bind(pipeline, [source.buffer, result.buffer]);
+    const buffers = [source, result].map(({ buffer }) => ({ buffer }));
+    const bindGroup = await device.launches.bind(pipeline, buffers);
     const y = Math.ceil(run.workgroups / core.MAX_WORKGROUPS);
     return (await time(device, [{ pipeline, bindGroup, grid: [Math.ceil(run.workgroups / y), y, 1] }], COPY_WARM_UP))
       .best_us;

@@ -26,6 +26,7 @@ def index() -> dict[str, Any]:
         "report": REPORT,
         "address": ADDRESS,
         "ladders": [ladder.title for ladder in ladders.every()],
+        "explained": ladders.explained(),
         "ops": rows.index(),
         "shown": rows.titles(),
         "timing": _timing(),
