@@ -7,14 +7,7 @@ import { Matrix } from "./matrix.js";
 import { shape, speedOf, unitOf } from "./ops.js";
 import { flopsOf, within } from "./webmm.js";
 
-/** @typedef {import("./webmm.js").Device} Device */
-/** @typedef {import("./webmm.js").DeviceArray} DeviceArray */
-/** @typedef {import("./webmm.js").Kernel} Kernel */
-/** @typedef {import("./webmm.js").Problem} Problem */
-/** @typedef {import("./webmm.js").RunRecord} RunRecord */
-/** @typedef {import("./webmm.js").Roofline} Roofline */
-/** @typedef {import("./webmm.js").Launch} Launch */
-/** @typedef {import("./webmm.js").Task} Task */
+/** @import { Device, DeviceArray, Kernel, Problem, RunRecord, Roofline, Launch, Task } from "./webmm.js" */
 /** @typedef {{name: string, label: string, config: import("./webmm.js").Config, matrix: import("./webmm.js").Fragments | null}} Stage what a bench uses of a kernel */
 /** @typedef {{wrong: string | null, max_error: number | null, error_bound: number}} Verdict `wrong` describes the error of a wrong result, and is null otherwise */
 /** @typedef {{launch: Launch, free: () => void}} Ready */

@@ -8,8 +8,8 @@ import { Dict, PyObject, call, dataclasses, provide } from "./python.js";
 import { spelled } from "./text.js";
 import { added, filledIn, render } from "./templates.js";
 
-/** @typedef {import("./kernels.js").Config} Config */
-/** @typedef {import("./problems.js").Problem} Problem */
+/** @import { Config } from "./kernels.js" */
+/** @import { Problem } from "./problems.js" */
 /** The translated Python modules: the exports of bundle/core.js. @typedef {any} Core */
 /** An instance of a translated Python class, mostly a problem or a kernel. @typedef {any} Python */
 /** @typedef {{binding: number, name: string, type: GPUBufferBindingType | "read-only" | "write-only", wgsl_type: string}} Binding */

@@ -8,7 +8,7 @@
  * anywhere.
  */
 
-/** @typedef {import("./matrix.js").Matrix} Matrix */
+/** @import { Matrix } from "./matrix.js" */
 /** @typedef {{eps: number, tiny: number}} Rounding */
 /** Expected elements of C, from `start` in steps of `stride`, and the scales of their errors. @typedef {{start: number, stride: number, expected: Float64Array, scale: Float64Array}} Line */
 /** @typedef {{expected: Float64Array, scale: Float64Array, signs: Float64Array}} Projection */

@@ -5,11 +5,11 @@ import { LIMITS, MATRIX_UNITS, SIZE_CONTROL } from "./engine/adapters.js";
 import { ProblemError, UnsupportedError } from "./errors.js";
 import { Dict, dataclasses, frozenset, provide, str } from "./python.js";
 
-/** @typedef {import("./bundle.js").Python} Python */
-/** @typedef {import("./kernels.js").Kernel} Kernel */
-/** @typedef {import("./problems.js").Problem} Problem */
-/** @typedef {import("./records.js").RunRecord} RunRecord */
-/** @typedef {import("./engine/engine.js").Engine} Device */
+/** @import { Python } from "./bundle.js" */
+/** @import { Kernel } from "./kernels.js" */
+/** @import { Problem } from "./problems.js" */
+/** @import { RunRecord } from "./records.js" */
+/** @import { Engine as Device } from "./engine/engine.js" */
 
 const PACKED_DOT = "packed_4x8_integer_dot_product"; // the WGSL feature with dot4U8Packed and dot4I8Packed
 const SWITCH = "Chromium offers it with --enable-unsafe-webgpu, on GPUs with matrix units";

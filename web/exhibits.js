@@ -8,11 +8,10 @@ import { taskOf } from "./prepared.js";
 import { list, provide } from "./python.js";
 import { HostArray, Matrix } from "./webmm.js";
 
-/** @typedef {import("./bundle.js").Python} Python */
-/** @typedef {import("./webmm.js").Device} Device */
-/** @typedef {import("./webmm.js").DeviceArray} DeviceArray */
-/** @typedef {import("./prepared.js").Rung} Rung */
-/** @typedef {import("./bench.js").Verdict} Verdict */
+/** @import { Python } from "./bundle.js" */
+/** @import { Device, DeviceArray } from "./webmm.js" */
+/** @import { Rung } from "./prepared.js" */
+/** @import { Verdict } from "./bench.js" */
 /** @typedef {{scope: string, error: number, bound: number, first: string}} Compared what was compared, the largest error, its bound, and the first wrong result in words */
 
 const COMPARED = 2 ** 20; // elements of which every row is compared; of larger arrays evenly spread rows

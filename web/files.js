@@ -16,9 +16,9 @@ import { ProblemError } from "./errors.js";
 import { ELEMENTS, HostArray } from "./host.js";
 import { npyHead, npyHeader } from "./matrix.js";
 
-/** @typedef {import("./engine/device.js").Device} Device */
-/** @typedef {import("./engine/array.js").DeviceArray} DeviceArray */
-/** @typedef {import("./host.js").ElementType} ElementType */
+/** @import { Device } from "./engine/device.js" */
+/** @import { DeviceArray } from "./engine/array.js" */
+/** @import { ElementType } from "./host.js" */
 /** The first element, and one past the last. @typedef {[number, number]} Range */
 /** The range along each axis, by its letter. @typedef {Map<string, Range>} At */
 /** Write bytes of the result from a position of its file on. @typedef {(bytes: Uint8Array, position: number) => unknown} Write */

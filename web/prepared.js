@@ -7,11 +7,9 @@
 import { breathe } from "./check.js";
 import { toHalf } from "./half.js";
 
-/** @typedef {import("./webmm.js").Device} Device */
-/** @typedef {import("./webmm.js").Task} Task */
-/** @typedef {import("./bench.js").Verdict} Verdict */
+/** @import { Device, Task, Kernel } from "./webmm.js" */
+/** @import { Verdict } from "./bench.js" */
 /** @typedef {{name: string, dtype: string, count: number, start: number, low: number, high: number}} Input */
-/** @typedef {import("./webmm.js").Kernel} Kernel */
 /** An entry of bundle/ladders.js: a translated problem, its inputs, the fingerprint of its result, and the kernels of its ladder. @typedef {{problem: any, inputs: Input[], fingerprint: number, kernels: any[]}} Known */
 /** @typedef {{title: string, others: string[], gpu: Known[], cpu: Known[]}} KnownLadder */
 /** @typedef {Task & {op: string, flops: number}} KnownTask */

@@ -4,9 +4,9 @@
 import { ProblemError } from "./errors.js";
 import { Dict, dataclasses, provide } from "./python.js";
 
-/** @typedef {import("./bundle.js").Bundle} Bundle */
-/** @typedef {import("./kernels.js").Config} Config */
-/** @typedef {import("./problems.js").Task} Task */
+/** @import { Bundle } from "./bundle.js" */
+/** @import { Config } from "./kernels.js" */
+/** @import { Task } from "./problems.js" */
 /** @typedef {"ok" | "unsupported" | "compile" | "runtime" | "incorrect" | "timeout" | "skipped"} Status */
 /**
  * One measurement, or the reason why there is none, in the schema webmm.records/1.

@@ -14,7 +14,7 @@ import { checkOptions, oneOf } from "./calls/options.js";
 import { invoke } from "./python.js";
 import { spelled } from "./text.js";
 
-/** @typedef {import("./bundle.js").Binding} Binding */
+/** @import { Binding } from "./bundle.js" */
 /**
  * A problem with dense operands: A is (m, k) or, with `transposeA`, (k, m); B is (k, n) or, with `transposeB`, (n, k);
  * reductions and normalisations work on the rows of a (rows, columns) matrix. Dtypes are float32 by default; those of op

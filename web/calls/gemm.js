@@ -10,10 +10,10 @@ import { isGiven, readable, reshaped, transposed, viewOf } from "./operands.js";
 import { flag, number, oneOf } from "./options.js";
 import { Labelled, inPieces, limits, ofProduct } from "./pieces.js";
 
-/** @typedef {import("./operands.js").Data} Data */
-/** @typedef {import("../engine/plans.js").Call} Call */
-/** @typedef {import("../host.js").ElementType} ElementType */
-/** @typedef {import("../bundle.js").Python} Python */
+/** @import { Data } from "./operands.js" */
+/** @import { Call } from "../engine/plans.js" */
+/** @import { ElementType } from "../host.js" */
+/** @import { Python } from "../bundle.js" */
 /** The checked options of `matmul`; `terms` are translated `Terms`. @typedef {{bias: Data | null, residual: Data | null, terms: Python, out: ElementType, precision: string, kernel: any}} Settings */
 
 export const MATMUL = /** @type {const} */ ([

@@ -7,7 +7,7 @@ import { gathered } from "../engine/transfer.js";
 import { ELEMENTS, HostArray, denseStrides, sizeOf } from "../host.js";
 
 /** An array in host memory or on a device. @typedef {DeviceArray | HostArray} Data */
-/** @typedef {import("../engine/plans.js").Call} Call */
+/** @import { Call } from "../engine/plans.js" */
 
 /**
  * A view of an array, given by shape, strides and offset in elements.

@@ -10,8 +10,8 @@ import { DeviceArray } from "../engine/array.js";
 import { ELEMENTS, HostArray, denseStrides, sizeOf } from "../host.js";
 import { viewOf } from "./operands.js";
 
-/** @typedef {import("./operands.js").Data} Data */
-/** @typedef {import("../engine/plans.js").Call} Call */
+/** @import { Data } from "./operands.js" */
+/** @import { Call } from "../engine/plans.js" */
 /** A translated `Piece`: the range along each axis that is cut, by the axes' letters. @typedef {{at: Map<string, [number, number]>}} Piece */
 
 const ALIGNMENT = 256; // bytes; on every device, a binding may start at a multiple of this

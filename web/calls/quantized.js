@@ -19,10 +19,10 @@ import {
   termsArray,
 } from "./scheme.js";
 
-/** @typedef {import("./operands.js").Data} Data */
-/** @typedef {import("../engine/plans.js").Call} Call */
-/** @typedef {import("../host.js").ElementType} ElementType */
-/** @typedef {import("./scheme.js").Scheme} Scheme */
+/** @import { Data } from "./operands.js" */
+/** @import { Call } from "../engine/plans.js" */
+/** @import { ElementType } from "../host.js" */
+/** @import { Scheme } from "./scheme.js" */
 
 export const QMATMUL = /** @type {const} */ ([
   "scaleA",

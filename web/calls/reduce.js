@@ -9,9 +9,9 @@ import { dense, isGiven, laidOut, permuted, reshaped, viewOf } from "./operands.
 import { flag, number } from "./options.js";
 import { Labelled, inPieces, maxPiece } from "./pieces.js";
 
-/** @typedef {import("./operands.js").Data} Data */
-/** @typedef {import("../engine/plans.js").Call} Call */
-/** @typedef {import("../host.js").ElementType} ElementType */
+/** @import { Data } from "./operands.js" */
+/** @import { Call } from "../engine/plans.js" */
+/** @import { ElementType } from "../host.js" */
 
 export const REDUCE = /** @type {const} */ (["axis", "keepdims", "outDtype"]);
 export const NORMALISE = /** @type {const} */ ({

@@ -3,7 +3,7 @@
 
 import { HostArray, sizeOf } from "../host.js";
 
-/** @typedef {import("../bundle.js").Core} Core */
+/** @import { Core } from "../bundle.js" */
 /** The number mantissa·2^-shift; the mantissa has 31 bits, the highest one set. @typedef {{mantissa: number, shift: number}} FixedPoint */
 /** One value for all rows or columns (`scalar`), or one for each. @typedef {{values: number[], scalar: boolean}} Terms */
 /**

@@ -5,9 +5,8 @@ import { FreedArrayError, ProblemError } from "../errors.js";
 import { ELEMENTS, checkedShape, denseStrides, sizeOf } from "../host.js";
 import { download } from "./transfer.js";
 
-/** @typedef {import("../host.js").ElementType} ElementType */
-/** @typedef {import("../host.js").HostArray} HostArray */
-/** @typedef {import("./engine.js").Engine} Device */
+/** @import { ElementType, HostArray } from "../host.js" */
+/** @import { Engine as Device } from "./engine.js" */
 /** One axis of `slice()`: null for all of it, an index, which drops the axis, or [start, stop, step]. @typedef {null | undefined | number | readonly (number | null | undefined)[]} Range */
 
 /** The owner of a GPU buffer, which returns to the device's pool when it is freed. */

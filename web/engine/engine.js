@@ -21,16 +21,14 @@ import { Submissions } from "./submissions.js";
 import { time } from "./timing.js";
 import { upload } from "./transfer.js";
 
-/** @typedef {import("../host.js").ElementType} ElementType */
-/** @typedef {import("../host.js").HostData} HostData */
-/** @typedef {import("../bundle.js").Python} Python */
-/** @typedef {import("../kernels.js").Config} Config */
-/** @typedef {import("../problems.js").Problem} Problem */
-/** @typedef {import("../problems.js").Task} Task */
-/** @typedef {import("../records.js").RunRecord} RunRecord */
-/** @typedef {import("./roofline.js").Roofline} Roofline */
-/** @typedef {import("./submissions.js").Launch} Launch */
-/** @typedef {import("./timing.js").Timing} Timing */
+/** @import { ElementType, HostData } from "../host.js" */
+/** @import { Python } from "../bundle.js" */
+/** @import { Config } from "../kernels.js" */
+/** @import { Problem, Task } from "../problems.js" */
+/** @import { RunRecord } from "../records.js" */
+/** @import { Roofline } from "./roofline.js" */
+/** @import { Launch } from "./submissions.js" */
+/** @import { Timing } from "./timing.js" */
 
 const SPELLINGS = ["current", "deprecated"]; // of the WGSL built-ins that load and store matrix fragments
 /** @type {Record<string, number>} bytes of an element of A and B in fragments that stages use */

@@ -6,9 +6,9 @@ import { UnsupportedError } from "../errors.js";
 import { Dict } from "../python.js";
 import { TURNS } from "./pool.js";
 
-/** @typedef {import("./array.js").DeviceArray} DeviceArray */
-/** @typedef {import("./engine.js").Engine} Device */
-/** @typedef {import("./submissions.js").Launch} Launch */
+/** @import { DeviceArray } from "./array.js" */
+/** @import { Engine as Device } from "./engine.js" */
+/** @import { Launch } from "./submissions.js" */
 /** Translated kernels and problems, from bundle/core.js. @typedef {any} Kernel @typedef {any} Problem */
 
 // Limits of the caches of a device:

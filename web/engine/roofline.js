@@ -5,8 +5,8 @@ import { MemoryLimitError } from "../errors.js";
 import { Matrix } from "../matrix.js";
 import { time } from "./timing.js";
 
-/** @typedef {import("./engine.js").Engine} Device */
-/** @typedef {import("../bundle.js").RooflineRows} RooflineRows */
+/** @import { Engine as Device } from "./engine.js" */
+/** @import { RooflineRows } from "../bundle.js" */
 /** @typedef {{gflops: number, gbytes: number}} Roofline */
 
 const COPY_WARM_UP = 0.1; // seconds, for the roofline's kernels

@@ -3,8 +3,8 @@
 
 import { encode } from "./submissions.js";
 
-/** @typedef {import("./engine.js").Engine} Device */
-/** @typedef {import("./submissions.js").Launch} Launch */
+/** @import { Engine as Device } from "./engine.js" */
+/** @import { Launch } from "./submissions.js" */
 /** @typedef {{median_us: number, best_us: number, spread_us: number, samples: number, clock: "timestamp" | "wall"}} Timing */
 
 /** The time of the last measurement on each device, in ms. @type {WeakMap<Device, number>} */
