@@ -4,7 +4,7 @@
 import { ConfigError, WebmmError, inWords } from "./errors.js";
 import { Kernel } from "./kernels.js";
 import { know } from "./ops.js";
-import { Dict, PyObject, call, dataclasses, provide } from "./python.js";
+import { Dict, PyObject, call, dataclasses, json, provide } from "./python.js";
 import { spelled } from "./text.js";
 import { added, filledIn, render } from "./templates.js";
 
@@ -74,8 +74,8 @@ export class Bundle {
   static async load(base) {
     const source =
       base === undefined ? Bundle.source : served(new URL(String(base).replace(/\/?$/, "/"), import.meta.url));
-    const [json, core] = await Promise.all([source.read("index.json"), source.module("core.js")]);
-    const index = JSON.parse(new TextDecoder().decode(json));
+    const [text, core] = await Promise.all([source.read("index.json"), source.module("core.js")]);
+    const index = JSON.parse(new TextDecoder().decode(text));
     if (index.schema !== SCHEMA)
       throw new ConfigError(`the bundle has schema ${index.schema}; this version of webmm.js reads ${SCHEMA}`);
     return new Bundle(index, core, source);
@@ -105,29 +105,15 @@ export class Bundle {
   async models(adapter) {
     const [vendor] = adapter.toLowerCase().split(/[\s-]/);
     const names = this.index.models.filter((name) => name.split("-")[0] === vendor);
-    const documents = await Promise.all(names.map((name) => this.#json(`models/${name}.json`).catch(() => null))); // offline, and not cached
-    return new Dict(
-      /** @type {any} */ (names.flatMap((name, i) => (documents[i] ? [[name, this.#model(documents[i])]] : []))),
-    );
-  }
-
-  /** @param {Record<string, any>} document @returns {Python} a translated `Model` */
-  #model({ machine, families, rates }) {
-    const { Family, Machine, Model, Rates } = this.core;
-    const dict = (/** @type {any} */ x) => new Dict(Object.entries(x));
-    const family = (/** @type {any} */ { coefficients, means, spreads, weights }) =>
-      new Family(mapped(coefficients, dict), means, spreads, dict(weights));
-    return new Model(call(Machine, [], machine), mapped(families, family), rates && call(Rates, [], rates));
+    const read = async (/** @type {string} */ name) =>
+      json.loads(new TextDecoder().decode(await this.file(`models/${name}.json`)));
+    const documents = await Promise.all(names.map((name) => read(name).catch(() => null))); // offline, and not cached
+    return new Dict(names.flatMap((name, i) => (documents[i] ? [[name, this.core.model_of(documents[i])]] : [])));
   }
 
   /** @param {string} path below the bundle's folder @returns {Promise<ArrayBuffer>} */
   file(path) {
     return this.#source.read(path);
-  }
-
-  /** @param {string} path below the bundle's folder @returns {Promise<any>} */
-  async #json(path) {
-    return JSON.parse(new TextDecoder().decode(await this.#source.read(path)));
   }
 
   /** @param {string} op @param {string} name of a stage @returns {Promise<Translated | null>} naga's translations of its default, or null if the bundle has none */

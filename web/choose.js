@@ -93,12 +93,7 @@ export class Choices {
     );
   }
 
-  /** @param {Kernel} kernel @param {Problem | Python} p @returns {string | null} why `kernel` cannot compute `p` on this device, or null if it can */
-  reason(kernel, p) {
-    return this.refused(kernel.of, this.device.bundle.problem(p));
-  }
-
-  /** @param {Python} kernel @param {Python} problem @returns {string | null} likewise, for a translated kernel and problem */
+  /** @param {Python} kernel @param {Python} problem @returns {string | null} why `kernel` cannot compute `problem` on this device, or null if it can */
   refused(kernel, problem) {
     if (kernel.matrix_shape && !this.device.features.has(MATRIX_UNITS))
       return `needs the feature ${MATRIX_UNITS}: ${SWITCH}`;
@@ -181,11 +176,6 @@ export class Choices {
     this.#learned = own.map((record) => this.device.bundle.record({ ...record, adapter: this.described.info.name }));
     this.#chosen.clear();
     this.described.rates.clear(); // of records
-  }
-
-  /** @param {Problem | Python} p @returns {Kernel} the kernel that is likely the fastest for `p` */
-  choose(p) {
-    return this.device.bundle.wrap(this.chosen(this.device.bundle.problem(p)));
   }
 
   /** @param {Python} problem @returns {Python} the first candidate that can run; throws UnsupportedError with the reasons if none can */

@@ -2,7 +2,7 @@
 /** Reading and writing records, in the JSON schema of Python's `webmm.measure.records`. */
 
 import { ProblemError } from "./errors.js";
-import { Dict, dataclasses, provide } from "./python.js";
+import { Dict, dataclasses, json, provide } from "./python.js";
 
 /** @import { Bundle } from "./bundle.js" */
 /** @import { Config } from "./kernels.js" */
@@ -34,11 +34,12 @@ export function toJson(records, about = {}) {
   const rows = records.map(({ call_us, ...record }) =>
     Object.fromEntries(Object.entries(record).map(([name, value]) => [name, finite(value)])),
   );
-  const json = JSON.stringify;
-  const devices = new Set(rows.map((row) => json(row, [...DEVICE])));
-  const header = Object.entries({ schema: SCHEMA, ...about }).map(([name, value]) => `"${name}": ${json(value)},\n`);
+  const devices = new Set(rows.map((row) => JSON.stringify(row, [...DEVICE])));
+  const header = Object.entries({ schema: SCHEMA, ...about }).map(
+    ([name, value]) => `"${name}": ${JSON.stringify(value)},\n`,
+  );
   const lines = (/** @type {string[]} */ list) => (list.length ? `[\n${list.join(",\n")}\n]` : "[]");
-  return `{\n${header.join("")}"devices": ${lines([...devices])},\n"records": ${lines(rows.map((row) => json(row)))}\n}\n`;
+  return `{\n${header.join("")}"devices": ${lines([...devices])},\n"records": ${lines(rows.map((row) => JSON.stringify(row)))}\n}\n`;
 }
 
 /** @param {unknown} value JSON has no infinity and NaN; as in Python, they become strings */
@@ -51,34 +52,29 @@ function finite(value) {
 export function fromJson(text, bundle) {
   let document;
   try {
-    document = JSON.parse(text);
+    document = json.loads(text);
   } catch {
     throw new ProblemError("this is not a JSON file; choose one that this page or “webmm bench --json” wrote");
   }
-  const schema = document?.schema;
+  const [schema, rows] = ["schema", "records"].map((name) =>
+    document instanceof Dict ? document.get(name) : undefined,
+  );
   if (schema !== SCHEMA) {
     throw new ProblemError(
       `this is not a ${SCHEMA} document${typeof schema === "string" ? `; its schema is ${schema.slice(0, 40)}` : ""}`,
     );
   }
-  if (!Array.isArray(document.records)) throw new ProblemError("the document contains no list of records");
-  if (document.records.length > MAX_RECORDS) {
-    throw new ProblemError(
-      `the document contains ${document.records.length} records; this page shows at most ${MAX_RECORDS}`,
-    );
+  if (!Array.isArray(rows)) throw new ProblemError("the document contains no list of records");
+  if (rows.length > MAX_RECORDS) {
+    throw new ProblemError(`the document contains ${rows.length} records; this page shows at most ${MAX_RECORDS}`);
   }
-  return document.records.map((/** @type {unknown} */ row, /** @type {number} */ i) => checked(row, i, bundle));
+  return rows.map((row, i) => checked(row, i, bundle));
 }
-
-const isObject = (/** @type {unknown} */ x) => typeof x === "object" && x !== null && !Array.isArray(x);
-const dict = (/** @type {any} */ x) => (isObject(x) ? new Dict(Object.entries(x)) : x);
 
 /** @param {any} row @param {number} i @param {Bundle} bundle @returns {RunRecord} a record of the row's known fields; throws ProblemError for an invalid one */
 function checked(row, i, { core }) {
   try {
-    const record = core.Record.from_json(
-      isObject(row) && row.config ? dict({ ...row, config: dict(row.config) }) : dict(row),
-    );
+    const record = core.Record.from_json(row);
     const refusal = core.refusal(record);
     if (refusal) throw new ProblemError(refusal);
     const read = Object.fromEntries(dataclasses.asdict(record));

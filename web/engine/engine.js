@@ -187,7 +187,7 @@ export class Engine {
 
   /** @param {Kernel} kernel @param {Problem} p @returns {string | null} why `kernel` cannot compute `p` on this device, or null if it can */
   reason(kernel, p) {
-    return this.choices.reason(kernel, p);
+    return this.choices.refused(kernel.of, this.bundle.problem(p));
   }
 
   /** @param {string} name of a stage @param {Problem} [p] @returns {Kernel} the stage's representative configuration for this device */
@@ -212,7 +212,7 @@ export class Engine {
 
   /** @param {Problem} p @returns {Kernel} the kernel that is likely the fastest for `p` on this device */
   choose(p) {
-    return this.choices.choose(p);
+    return this.bundle.wrap(this.choices.chosen(this.bundle.problem(p)));
   }
 
   /** The package's Python modules, translated to JavaScript. */
