@@ -1,12 +1,16 @@
 // @ts-check
 /** The exhibits of ops: stages on problems of a few sizes with random inputs, whose results translated Python checks. */
 
+import { blank, written } from "./bench.js";
 import { MEANINGS, breather, spread } from "./check.js";
+import { orFree } from "./engine/guard.js";
 import { NDArray } from "./numpy.js";
 import { shape } from "./ops.js";
 import { taskOf } from "./prepared.js";
 import { list, provide } from "./python.js";
-import { HostArray, Matrix } from "./webmm.js";
+import { Matrix } from "./webmm.js";
+
+export { blank };
 
 /** @import { Python } from "./bundle.js" */
 /** @import { Device, DeviceArray } from "./webmm.js" */
@@ -66,19 +70,9 @@ function errorOf(got, expected, unit, { eps, tiny }) {
   return difference <= least ? 0 : difference / unit;
 }
 
-/** @param {Python} problem @returns {Python} the extent of its result */
-const written = (problem) => problem.buffers().find((/** @type {any} */ { written }) => written);
-
-/** @param {Device} device @param {Python} problem @returns {Promise<DeviceArray>} an array for its result, full of NaN or, for integers, of −1 */
-export function blank(device, problem) {
-  const { end, dtype } = written(problem);
-  const filling = new Float32Array(end).fill(dtype.eps ? NaN : -1);
-  return device.array(HostArray.from(filling).as(dtype.name));
-}
-
 /** A problem with one input, whose result the row's reference checks. */
 export class RowCase {
-  /** @param {Device} device @param {Python} row @param {Python} problem @param {HostArray} host @param {DeviceArray} x */
+  /** @param {Device} device @param {Python} row @param {Python} problem @param {Matrix} host @param {DeviceArray} x */
   constructor(device, row, problem, host, x) {
     this.device = device;
     this.row = row;
@@ -112,13 +106,11 @@ export class RowCase {
   /** @param {Rung} rung */
   async open(rung) {
     const y = await blank(this.device, this.of);
-    try {
+    const free = () => y.free();
+    return orFree(free, async () => {
       const launch = await this.device.launches.get(rung.kernel.of, this.of, [this.x, y]);
-      return { launch, verdict: () => this.#verdict(y), free: () => y.free() };
-    } catch (error) {
-      y.free();
-      throw error;
-    }
+      return { launch, verdict: () => this.#verdict(y), free };
+    });
   }
 
   /** @param {DeviceArray} y @returns {Promise<Verdict>} */
