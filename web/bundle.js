@@ -83,22 +83,12 @@ export class Bundle {
 
   /** @param {Record<string, any>} row @returns {Python} a translated `Record` */
   record(row) {
-    const names = dataclasses
-      .fields(this.core.Record)
-      .map(({ name }) => name)
-      .filter((name) => row[name] !== undefined);
-    return call(
-      this.core.Record,
-      [],
-      Object.fromEntries(
-        names.map((name) => [name, name === "config" ? new Dict(Object.entries(row.config)) : row[name]]),
-      ),
-    );
-  }
-
-  /** @param {Record<string, any>} row a valid record @returns {string | null} why it is not used although this version has its kernel, or null */
-  refusal(row) {
-    return this.core.refusal(this.record(row));
+    const names = dataclasses.fields(this.core.Record).map(({ name }) => name);
+    const given = names.filter((name) => row[name] !== undefined).map((name) => [name, row[name]]);
+    return call(this.core.Record, [], {
+      ...Object.fromEntries(given),
+      config: new Dict(Object.entries(row.config ?? {})),
+    });
   }
 
   /** Load the cost models of an adapter's vendor, 100 KB each, by name. @param {string} adapter @returns {Promise<Dict>} */

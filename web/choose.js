@@ -170,10 +170,12 @@ export class Choices {
    */
   learn(records) {
     const { name, engine } = this.device.info;
-    const own = records.filter((r) => r.status === "ok" && r.adapter === name && r.engine === engine);
-    const reason = own.map((record) => this.device.bundle.refusal(record)).find(Boolean);
+    const own = records
+      .filter((r) => r.status === "ok" && r.adapter === name && r.engine === engine)
+      .map((record) => this.device.bundle.record({ ...record, adapter: this.described.info.name }));
+    const reason = own.map(this.core.refusal).find(Boolean);
     if (reason) throw new ProblemError(`a record ${reason}`);
-    this.#learned = own.map((record) => this.device.bundle.record({ ...record, adapter: this.described.info.name }));
+    this.#learned = own;
     this.#chosen.clear();
     this.described.rates.clear(); // of records
   }
