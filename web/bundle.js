@@ -19,7 +19,6 @@ import { added, filledIn, render } from "./templates.js";
 /**
  * @typedef {{
  *   schema: string, version: string, records: string, report: string, address: string,
- *   timing: {warm_up: number, cold: number, wake: number, sample_time: number, min_samples: number, max_samples: number, batch_time: number},
  *   dtypes: Record<string, {eps: number, tiny: number, features: string[]}>, ladders: string[], explained: number[],
  *   ops: Record<string, import("./ops.js").OpRow>, shown: [string, boolean][],
  *   translated?: string[], roofline: {bindings: Binding[], gpu: RooflineRows, cpu: RooflineRows},

@@ -120,15 +120,13 @@ export class Launches {
   /** @param {Kernel} kernel @param {Problem} problem @param {GPUBuffer[]} buffers @returns {Promise<Launch>} */
   async #prepare(kernel, problem, buffers) {
     const { core } = this.device;
-    const most = Math.min(this.device.limits.maxStorageBufferBindingSize, 2 ** 32);
+    const most = Math.min(this.device.limits.maxStorageBufferBindingSize, core.INDEX_LIMIT);
     /** @type {Map<string, GPUBindingResource>} */
     const resources = new Map();
     const firsts = problem.buffers().map((/** @type {any} */ extent, /** @type {number} */ i) => {
-      const { size } = buffers[i];
-      const whole = size <= most && !(extent.windowed && extent.first);
-      const [offset, nbytes] = whole ? [0, size] : [extent.offset, Math.min(extent.nbytes, size - extent.offset)];
-      resources.set(extent.name, { buffer: buffers[i], offset, size: nbytes });
-      return whole ? 0 : extent.first;
+      const [offset, size, first] = extent.binding(buffers[i].size, most);
+      resources.set(extent.name, { buffer: buffers[i], offset, size });
+      return first;
     });
     const placed = problem.within(firsts);
     for (const scratch of kernel.scratch(placed)) resources.set(scratch.name, await this.#scratchFor(scratch));

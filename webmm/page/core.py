@@ -41,6 +41,9 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.choose.tuned": ("engine_of_record", "refusal"),
     "webmm.cut.arrays": ("Extents", "array_pieces"),
     "webmm.cut.pieces": ("Limits",),
+    "webmm.engine.timing": (
+        *("BATCH_TIME", "COLD", "MIN_SAMPLES", "SAMPLE_TIME", "Timing", "WAKE", "WARM_UP", "sample_count"),
+    ),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
     "webmm.wgsl.epilogues": ("ACTIVATIONS", "BIASES", "Epilogue", "Terms", "activation_name"),
     "webmm.kernels": ("STAGES", "configure", "kernel_class"),

@@ -7,7 +7,6 @@ from typing import Any
 
 from webmm.choose import tables, tuned
 from webmm.dtypes import FLOATS
-from webmm.engine import timing
 from webmm.measure import roofline
 from webmm.measure.records import REPORT, Record
 from webmm.measure.records import SCHEMA as RECORDS
@@ -29,23 +28,10 @@ def index() -> dict[str, Any]:
         "explained": ladders.explained(),
         "ops": rows.index(),
         "shown": rows.titles(),
-        "timing": _timing(),
         "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny, "features": sorted(d.features)} for d in FLOATS},
         "roofline": _roofline(),
         "tuned": _tuned(),
         "models": sorted(tables.shipped()),
-    }
-
-
-def _timing() -> dict[str, Any]:
-    return {
-        "warm_up": timing.WARM_UP,
-        "cold": timing.COLD,
-        "wake": timing.WAKE,
-        "sample_time": timing.SAMPLE_TIME,
-        "min_samples": timing.MIN_SAMPLES,
-        "max_samples": timing.MAX_SAMPLES,
-        "batch_time": timing.BATCH_TIME,
     }
 
 
