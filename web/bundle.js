@@ -21,17 +21,10 @@ import { added, filledIn, render } from "./templates.js";
  *   schema: string, version: string, records: string, report: string, address: string,
  *   dtypes: Record<string, {eps: number, tiny: number, features: string[]}>, ladders: string[], explained: number[],
  *   ops: Record<string, import("./ops.js").OpRow>, shown: [string, boolean][],
- *   translated?: string[], roofline: {bindings: Binding[], gpu: RooflineRows, cpu: RooflineRows},
+ *   translated?: string[],
  *   tuned: Record<string, any>[], models: string[], cases: {m: number, n: number, k: number}[],
  * }} Index
  */
-/**
- * @typedef {{
- *   fma: {settings: Record<string, number>, workgroups: number, results: number, flops: number}[],
- *   copy: {workgroup: number, nbytes: number},
- * }} RooflineRows
- */
-
 const SCHEMA = "webmm.bundle/2";
 
 provide("webmm.wgsl.render.filled_in", filledIn);

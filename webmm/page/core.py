@@ -79,6 +79,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     ),
     "webmm.problems.weights": ("BITS", "BLOCKS", "WeightOnly"),
     "webmm.measure.records": ("Record",),
+    "webmm.measure.roofline": ("BINDINGS", "COPY_WORKGROUP", "copy_bytes", "fma_variants"),
     "webmm.wgsl.render": ("ENTRY_POINT", "params_bytes", "render", "tidy"),
     "webmm.version": ("__version__",),
 }

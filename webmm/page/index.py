@@ -7,7 +7,6 @@ from typing import Any
 
 from webmm.choose import tables, tuned
 from webmm.dtypes import FLOATS
-from webmm.measure import roofline
 from webmm.measure.records import REPORT, Record
 from webmm.measure.records import SCHEMA as RECORDS
 from webmm.page import ladders, rows
@@ -29,7 +28,6 @@ def index() -> dict[str, Any]:
         "ops": rows.index(),
         "shown": rows.titles(),
         "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny, "features": sorted(d.features)} for d in FLOATS},
-        "roofline": _roofline(),
         "tuned": _tuned(),
         "models": sorted(tables.shipped()),
     }
@@ -43,23 +41,3 @@ def _tuned() -> list[dict[str, Any]]:
         for record in tuned.shipped()
         if tuned.family(record) == "dawn"
     ]
-
-
-def _roofline() -> dict[str, Any]:
-    """Return the settings of the micro-kernels that measure the roofline, for GPUs and for software adapters."""
-
-    def rates(cpu: bool) -> dict[str, Any]:
-        return {
-            "fma": [
-                {
-                    "settings": variant.settings,
-                    "workgroups": variant.workgroups,
-                    "results": variant.invocations,
-                    "flops": variant.flops,
-                }
-                for variant in roofline.fma_variants(cpu)
-            ],
-            "copy": {"workgroup": roofline.COPY_WORKGROUP, "nbytes": roofline.copy_bytes(cpu)},
-        }
-
-    return {"bindings": [dataclasses.asdict(b) for b in roofline.BINDINGS], "gpu": rates(False), "cpu": rates(True)}
