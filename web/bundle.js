@@ -18,7 +18,7 @@ import { added, filledIn, render } from "./templates.js";
 /** naga's translations of a stage's default configuration on a problem, by target language. @typedef {{problem: string, naga: string, dispatches: ({name: string} & Record<string, string>)[]}} Translated */
 /**
  * @typedef {{
- *   schema: string, version: string, records: string, report: string, address: string,
+ *   schema: string, version: string, report: string, address: string,
  *   dtypes: Record<string, {eps: number, tiny: number, features: string[]}>, ladders: string[], explained: number[],
  *   ops: Record<string, import("./ops.js").OpRow>, shown: [string, boolean][],
  *   translated?: string[],

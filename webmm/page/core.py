@@ -81,7 +81,6 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.measure.records": ("Record",),
     "webmm.measure.roofline": ("BINDINGS", "COPY_WORKGROUP", "copy_bytes", "fma_variants"),
     "webmm.wgsl.render": ("ENTRY_POINT", "params_bytes", "render", "tidy"),
-    "webmm.version": ("__version__",),
 }
 # Attributes that translated code reads of the modules of `choose`, and of objects that JavaScript passes in: devices,
 # arrays, the template environment.

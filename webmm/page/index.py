@@ -8,7 +8,6 @@ from typing import Any
 from webmm.choose import tables, tuned
 from webmm.dtypes import FLOATS
 from webmm.measure.records import REPORT, Record
-from webmm.measure.records import SCHEMA as RECORDS
 from webmm.page import ladders, rows
 from webmm.version import ADDRESS, __version__
 
@@ -20,7 +19,6 @@ def index() -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "version": __version__,
-        "records": RECORDS,
         "report": REPORT,
         "address": ADDRESS,
         "ladders": [ladder.title for ladder in ladders.every()],
