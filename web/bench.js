@@ -2,19 +2,14 @@
 /** Measurements for the ladders and the tuner: a kernel is checked before it is timed, and every outcome becomes a record. */
 
 import { Checker, errorBound } from "./check.js";
+import { orFree } from "./engine/guard.js";
 import { DeviceLostError, ShaderError, TimeoutError, UnsupportedError, inWords } from "./errors.js";
+import { ELEMENTS, HostArray } from "./host.js";
 import { Matrix } from "./matrix.js";
 import { shape, speedOf, unitOf } from "./ops.js";
 import { flopsOf, within } from "./webmm.js";
 
-/** @typedef {import("./webmm.js").Device} Device */
-/** @typedef {import("./webmm.js").DeviceArray} DeviceArray */
-/** @typedef {import("./webmm.js").Kernel} Kernel */
-/** @typedef {import("./webmm.js").Problem} Problem */
-/** @typedef {import("./webmm.js").RunRecord} RunRecord */
-/** @typedef {import("./webmm.js").Roofline} Roofline */
-/** @typedef {import("./webmm.js").Launch} Launch */
-/** @typedef {import("./webmm.js").Task} Task */
+/** @import { Device, DeviceArray, Kernel, Problem, RunRecord, Roofline, Launch, Task } from "./webmm.js" */
 /** @typedef {{name: string, label: string, config: import("./webmm.js").Config, matrix: import("./webmm.js").Fragments | null}} Stage what a bench uses of a kernel */
 /** @typedef {{wrong: string | null, max_error: number | null, error_bound: number}} Verdict `wrong` describes the error of a wrong result, and is null otherwise */
 /** @typedef {{launch: Launch, free: () => void}} Ready */
@@ -37,6 +32,21 @@ const PROBE_TIME = 0.02; // seconds; a probe that takes this long gives a reliab
 /** A kernel whose run is predicted to take more seconds than this is skipped. */
 export const DEFAULT_LIMIT = 0.75;
 
+/** @param {any} problem translated @returns {any} the extent of its result */
+export const written = (problem) => problem.buffers().find((/** @type {any} */ { written }) => written);
+
+/** @param {Device} device @param {ArrayBuffer} bytes @param {any} extent of a problem's buffer @returns {Promise<DeviceArray>} an array of these bytes as that buffer */
+export const filled = (device, bytes, { dtype, end }) =>
+  device.array(
+    new HostArray(ELEMENTS[/** @type {keyof typeof ELEMENTS} */ (dtype.name)].over(bytes, end), [end], dtype.name),
+  );
+
+/** @param {Device} device @param {any} problem translated @returns {Promise<DeviceArray>} an array for its result, full of NaN or, for integers, of ones in all bits */
+export function blank(device, problem) {
+  const extent = written(problem);
+  return filled(device, new Uint8Array(extent.end * extent.dtype.itemsize).fill(255).buffer, extent);
+}
+
 /** The operands of a matrix product, whose result is checked against one computed on the CPU. @implements {Case<Kernel>} */
 export class Operands {
   /** @param {Device} device @param {Problem} problem @param {DeviceArray} a @param {DeviceArray} b @param {Checker} checker */
@@ -54,12 +64,8 @@ export class Operands {
     const hostB = Matrix.random(p.k, p.n, 2, p.dtype);
     const checker = new Checker(hostA, hostB, device.bundle.index.dtypes[p.dtype]);
     const a = await device.array(hostA);
-    try {
-      return new Operands(device, p, a, await device.array(hostB), checker);
-    } catch (error) {
-      a.free();
-      throw error;
-    }
+    const made = async () => new Operands(device, p, a, await device.array(hostB), checker);
+    return orFree(() => a.free(), made);
   }
 
   free() {
@@ -86,33 +92,20 @@ export class Operands {
     /** @type {DeviceArray[]} */
     const arrays = [];
     const free = () => arrays.forEach((array) => array.free());
-    try {
+    return orFree(free, async () => {
       for (let i = 0; i < 3; i++) arrays.push(await this.device.empty([cube.m, cube.n], cube.dtype));
-      return { launch: await this.device.launch(kernel, cube, arrays[0], arrays[1], arrays[2]), free };
-    } catch (error) {
-      free();
-      throw error;
-    }
+      return { launch: await this.device.launch(kernel, cube, ...arrays), free };
+    });
   }
 
   /** @param {Kernel} kernel */
   async open(kernel) {
-    const c = await this.#poisoned();
-    try {
+    const c = await blank(this.device, this.device.bundle.problem(this.problem)); // an element that is not written is NaN
+    const free = () => c.free();
+    return orFree(free, async () => {
       const launch = await this.device.launch(kernel, this.problem, this.a, this.b, c);
-      return { launch, verdict: () => this.#verdict(c), free: () => c.free() };
-    } catch (error) {
-      c.free();
-      throw error;
-    }
-  }
-
-  /** An output full of NaN, so that an element which is not written is found. @returns {Promise<DeviceArray>} */
-  async #poisoned() {
-    const p = this.problem;
-    const count = p.m * p.n;
-    const data = p.dtype === "float16" ? new Uint16Array(count).fill(0x7e00) : new Float32Array(count).fill(NaN);
-    return this.device.array(new Matrix(data, [p.m, p.n], p.dtype));
+      return { launch, verdict: () => this.#verdict(c), free };
+    });
   }
 
   /** @param {DeviceArray} c @returns {Promise<Verdict>} */

@@ -4,11 +4,12 @@
 import { ConfigError, WebmmError, inWords } from "./errors.js";
 import { Kernel } from "./kernels.js";
 import { know } from "./ops.js";
-import { Dict, PyObject, call, dataclasses, provide } from "./python.js";
+import { Dict, PyObject, call, dataclasses, json, provide } from "./python.js";
+import { spelled } from "./text.js";
 import { added, filledIn, render } from "./templates.js";
 
-/** @typedef {import("./kernels.js").Config} Config */
-/** @typedef {import("./problems.js").Problem} Problem */
+/** @import { Config } from "./kernels.js" */
+/** @import { Problem } from "./problems.js" */
 /** The translated Python modules: the exports of bundle/core.js. @typedef {any} Core */
 /** An instance of a translated Python class, mostly a problem or a kernel. @typedef {any} Python */
 /** @typedef {{binding: number, name: string, type: GPUBufferBindingType | "read-only" | "write-only", wgsl_type: string}} Binding */
@@ -17,27 +18,17 @@ import { added, filledIn, render } from "./templates.js";
 /** naga's translations of a stage's default configuration on a problem, by target language. @typedef {{problem: string, naga: string, dispatches: ({name: string} & Record<string, string>)[]}} Translated */
 /**
  * @typedef {{
- *   schema: string, version: string, records: string, report: string, address: string,
- *   timing: {warm_up: number, cold: number, wake: number, sample_time: number, min_samples: number, max_samples: number, batch_time: number},
- *   dtypes: Record<string, {eps: number, tiny: number, features: string[]}>, ladders: string[],
+ *   schema: string, version: string, report: string, address: string,
+ *   dtypes: Record<string, {eps: number, tiny: number, features: string[]}>, ladders: string[], explained: number[],
  *   ops: Record<string, import("./ops.js").OpRow>, shown: [string, boolean][],
- *   translated?: string[], roofline: {bindings: Binding[], gpu: RooflineRows, cpu: RooflineRows},
+ *   translated?: string[],
  *   tuned: Record<string, any>[], models: string[], cases: {m: number, n: number, k: number}[],
  * }} Index
  */
-/**
- * @typedef {{
- *   fma: {settings: Record<string, number>, workgroups: number, results: number, flops: number}[],
- *   copy: {workgroup: number, nbytes: number},
- * }} RooflineRows
- */
-
 const SCHEMA = "webmm.bundle/2";
 
 provide("webmm.wgsl.render.filled_in", filledIn);
-provide("webmm.arguments.options.spelled", (/** @type {string} */ option) =>
-  option.replace(/_(.)/g, (_, letter) => letter.toUpperCase()),
-);
+provide("webmm.arguments.options.spelled", spelled);
 
 /** Loads the files of a bundle, modules and others, by their paths below its folder. @typedef {{module: (path: string) => Promise<any>, read: (path: string) => Promise<ArrayBuffer>}} Source */
 
@@ -75,8 +66,8 @@ export class Bundle {
   static async load(base) {
     const source =
       base === undefined ? Bundle.source : served(new URL(String(base).replace(/\/?$/, "/"), import.meta.url));
-    const [json, core] = await Promise.all([source.read("index.json"), source.module("core.js")]);
-    const index = JSON.parse(new TextDecoder().decode(json));
+    const [text, core] = await Promise.all([source.read("index.json"), source.module("core.js")]);
+    const index = JSON.parse(new TextDecoder().decode(text));
     if (index.schema !== SCHEMA)
       throw new ConfigError(`the bundle has schema ${index.schema}; this version of webmm.js reads ${SCHEMA}`);
     return new Bundle(index, core, source);
@@ -84,51 +75,27 @@ export class Bundle {
 
   /** @param {Record<string, any>} row @returns {Python} a translated `Record` */
   record(row) {
-    const names = dataclasses
-      .fields(this.core.Record)
-      .map(({ name }) => name)
-      .filter((name) => row[name] !== undefined);
-    return call(
-      this.core.Record,
-      [],
-      Object.fromEntries(
-        names.map((name) => [name, name === "config" ? new Dict(Object.entries(row.config)) : row[name]]),
-      ),
-    );
-  }
-
-  /** @param {Record<string, any>} row a valid record @returns {string | null} why it is not used although this version has its kernel, or null */
-  refusal(row) {
-    return this.core.refusal(this.record(row));
+    const names = dataclasses.fields(this.core.Record).map(({ name }) => name);
+    const given = names.filter((name) => row[name] !== undefined).map((name) => [name, row[name]]);
+    return call(this.core.Record, [], {
+      ...Object.fromEntries(given),
+      config: new Dict(Object.entries(row.config ?? {})),
+    });
   }
 
   /** Load the cost models of an adapter's vendor, 100 KB each, by name. @param {string} adapter @returns {Promise<Dict>} */
   async models(adapter) {
     const [vendor] = adapter.toLowerCase().split(/[\s-]/);
     const names = this.index.models.filter((name) => name.split("-")[0] === vendor);
-    const documents = await Promise.all(names.map((name) => this.#json(`models/${name}.json`).catch(() => null))); // offline, and not cached
-    return new Dict(
-      /** @type {any} */ (names.flatMap((name, i) => (documents[i] ? [[name, this.#model(documents[i])]] : []))),
-    );
-  }
-
-  /** @param {Record<string, any>} document @returns {Python} a translated `Model` */
-  #model({ machine, families, rates }) {
-    const { Family, Machine, Model, Rates } = this.core;
-    const dict = (/** @type {any} */ x) => new Dict(Object.entries(x));
-    const family = (/** @type {any} */ { coefficients, means, spreads, weights }) =>
-      new Family(mapped(coefficients, dict), means, spreads, dict(weights));
-    return new Model(call(Machine, [], machine), mapped(families, family), rates && call(Rates, [], rates));
+    const read = async (/** @type {string} */ name) =>
+      json.loads(new TextDecoder().decode(await this.file(`models/${name}.json`)));
+    const documents = await Promise.all(names.map((name) => read(name).catch(() => null))); // offline, and not cached
+    return new Dict(names.flatMap((name, i) => (documents[i] ? [[name, this.core.model_of(documents[i])]] : [])));
   }
 
   /** @param {string} path below the bundle's folder @returns {Promise<ArrayBuffer>} */
   file(path) {
     return this.#source.read(path);
-  }
-
-  /** @param {string} path below the bundle's folder @returns {Promise<any>} */
-  async #json(path) {
-    return JSON.parse(new TextDecoder().decode(await this.#source.read(path)));
   }
 
   /** @param {string} op @param {string} name of a stage @returns {Promise<Translated | null>} naga's translations of its default, or null if the bundle has none */
@@ -224,7 +191,7 @@ export class Bundle {
    * @returns {Kernel} throws ConfigError if no device could run this configuration
    */
   kernel(name, config = {}, op = "gemm") {
-    const kernel = this.#made(name, config, op);
+    const kernel = this.configure(name, config, op);
     const reason = kernel.invalid();
     if (reason) throw new ConfigError(`${name}: ${reason}`);
     return this.wrap(kernel);
@@ -232,14 +199,13 @@ export class Bundle {
 
   /** @param {string} name @param {Config} config @param {string} [op] @returns {Kernel | null} likewise, but null if no device could run it */
   configured(name, config, op = "gemm") {
-    const kernel = this.#made(name, config, op);
+    const kernel = this.configure(name, config, op);
     return kernel.invalid() === null ? this.wrap(kernel) : null;
   }
 
-  /** @param {string} name @param {Config} config @param {string} op @returns {Python} */
-  #made(name, config, op) {
-    const texts = Object.entries(config).map(([key, value]) => [key, String(value)]);
-    return this.core.configure(name, new Dict(/** @type {any} */ (texts)), op);
+  /** @param {string} name of a stage @param {Config | undefined} config tunables that differ from the defaults @param {string} op @returns {Python} the translated kernel, which may be invalid */
+  configure(name, config, op) {
+    return this.core.configure(name, mapped(config ?? {}, String), op);
   }
 }
 

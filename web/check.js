@@ -8,14 +8,16 @@
  * anywhere.
  */
 
-/** @typedef {import("./matrix.js").Matrix} Matrix */
+/** @import { Matrix } from "./matrix.js" */
 /** @typedef {{eps: number, tiny: number}} Rounding */
+/** Expected elements of C, from `start` in steps of `stride`, and the scales of their errors. @typedef {{start: number, stride: number, expected: Float64Array, scale: Float64Array}} Line */
+/** @typedef {{expected: Float64Array, scale: Float64Array, signs: Float64Array}} Projection */
 /** activation(alpha·A·B + bias), with one value of the bias per "row" or per "column". @typedef {{alpha: number, bias: Float32Array | null, per: string, activation: string}} Epilogue */
 
 const F32_EPS = 2 ** -23;
 const FULL_CHECK = 2 ** 24; // multiply-adds up to which every element is compared
 const SAMPLE = 2 ** 23; // multiply-adds spent on rows, and on columns, of a larger product
-const CHUNK = 12; // milliseconds of work between two calls of breathe()
+const CHUNK = 12; // milliseconds of work between two breaths
 const APPROXIMATION = 2 ** -12; // error that is allowed for a driver's activation functions
 /** @type {Epilogue} */
 const NONE = { alpha: 1, bias: null, per: "", activation: "" };
@@ -54,6 +56,16 @@ export function breathe() {
   return new Promise((resolve) => setTimeout(resolve, 0));
 }
 
+/** @returns {() => Promise<void>} for a long loop to await: lets the page breathe if it has not for CHUNK ms */
+export function breather() {
+  let last = performance.now();
+  return async () => {
+    if (performance.now() - last < CHUNK) return;
+    await breathe();
+    last = performance.now();
+  };
+}
+
 /** Checks results of the product of two given matrices. */
 export class Checker {
   #a;
@@ -62,10 +74,8 @@ export class Checker {
   #epilogue;
   /** @type {{rows: number[], columns: number[], full: boolean}} */
   #sample;
-  /** @type {Promise<{expected: Float64Array, scale: Float64Array}[]> | undefined} */
+  /** @type {Promise<{lines: Line[], sums: Projection | null}> | undefined} */
   #reference;
-  /** @type {Promise<{expected: Float64Array, scale: Float64Array, signs: Float64Array} | null> | undefined} */
-  #projection;
 
   /** @param {Matrix} a @param {Matrix} b @param {Rounding} rounding of the type that the product is stored in @param {Epilogue} [epilogue] */
   constructor(a, b, rounding, epilogue = NONE) {
@@ -88,10 +98,13 @@ export class Checker {
       : `${rows.length} rows${more}${columns.length} columns${this.#epilogue === NONE ? " and all row sums" : ""}`;
   }
 
-  /** Compute the reference ahead of time. */
-  async prepare() {
-    await (this.#reference ??= this.#lines());
-    await (this.#projection ??= this.#project());
+  /** Compute the reference, if it was not computed before. */
+  prepare() {
+    return (this.#reference ??= this.#computed());
+  }
+
+  async #computed() {
+    return { lines: await this.#lines(), sums: await this.#project() };
   }
 
   /**
@@ -100,17 +113,9 @@ export class Checker {
    *   an infinity differs
    */
   async error(got) {
-    await this.prepare();
-    const c = got.floats();
-    const { rows, columns } = this.#sample;
-    const lines = (await this.#reference) ?? [];
-    let worst = 0;
-    lines.forEach((line, i) => {
-      const row = i < rows.length;
-      const start = row ? rows[i] * this.n : columns[i - rows.length];
-      worst = Math.max(worst, this.#lineError(c, start, row ? 1 : this.n, line, got.dtype));
-    });
-    return Math.max(worst, await this.#rowSums(c));
+    let worst = await this.#rowSums(got.floats());
+    await this.#compare(got, (error) => (worst = Math.max(worst, error)));
+    return worst;
   }
 
   /**
@@ -119,71 +124,57 @@ export class Checker {
    * @returns {Promise<string>} empty if no element that is compared is wrong
    */
   async wrong(got, bound) {
-    await this.prepare();
+    const wrong = new Map(); // expected values of wrong elements, by position
+    await this.#compare(got, (error, at, expected) => error > bound && wrong.set(at, expected));
+    if (!wrong.size) return "";
     const c = got.floats();
     const { rows, columns } = this.#sample;
-    const found = new Map(); // expected values of wrong elements, by position
-    ((await this.#reference) ?? []).forEach((line, i) => {
-      const row = i < rows.length;
-      const start = row ? rows[i] * this.n : columns[i - rows.length];
-      const stride = row ? 1 : this.n;
-      line.expected.forEach((expected, j) => {
-        const one = { expected: line.expected.subarray(j, j + 1), scale: line.scale.subarray(j, j + 1) };
-        const at = start + j * stride;
-        if (!(this.#lineError(c, at, 1, one, got.dtype) <= bound)) found.set(at, expected);
-      });
-    });
-    if (!found.size) return "";
-    const first = [...found.keys()].reduce((x, y) => Math.min(x, y));
+    const first = [...wrong.keys()].reduce((x, y) => Math.min(x, y));
     const checked = rows.length * this.n + columns.length * (this.m - rows.length);
     const place = `C[${Math.floor(first / this.n)}, ${first % this.n}]`;
     const unwritten = Number.isNaN(c[first]) ? " (never written, read beyond an operand, or so computed)" : "";
-    const [expected, actual] = [found.get(first), c[first]].map((x) =>
+    const [expected, actual] = [wrong.get(first), c[first]].map((x) =>
       Number.isNaN(x) ? "nan" : Number(x.toPrecision(6)),
     );
-    const elements = `${found.size.toLocaleString("en")} of ${checked.toLocaleString("en")} elements ${found.size === 1 ? "is" : "are"} wrong`;
+    const elements = `${wrong.size.toLocaleString("en")} of ${checked.toLocaleString("en")} elements ${wrong.size === 1 ? "is" : "are"} wrong`;
     return `${elements}, first ${place}: expected ${expected}, got ${actual}${unwritten}`;
   }
 
   /**
-   * @param {Float32Array} c @param {number} start @param {number} stride
-   * @param {{expected: Float64Array, scale: Float64Array}} line @param {string} dtype
+   * Compare the sampled elements with the reference.
+   * @param {import("./host.js").HostArray} got @param {(error: number, at: number, expected: number) => unknown} tell called for each with its error, position and expected value
    */
-  #lineError(c, start, stride, line, dtype) {
+  async #compare(got, tell) {
+    const c = got.floats();
+    const largest = got.dtype === "float16" ? 65520 : 3.4028235677973366e38;
+    for (const { start, stride, expected, scale } of (await this.prepare()).lines)
+      for (let i = 0, at = start; i < expected.length; i++, at += stride)
+        tell(this.#errorOf(c[at], expected[i], scale[i], largest), at, expected[i]);
+  }
+
+  /** @param {number} actual @param {number} expected @param {number} scale @param {number} largest this and larger numbers become infinite @returns {number} the error as a multiple of the scale, never NaN */
+  #errorOf(actual, expected, scale, largest) {
     const { tiny, eps } = this.#rounding;
-    const largest = dtype === "float16" ? 65520 : 3.4028235677973366e38;
-    let worst = 0;
-    for (let i = 0; i < line.expected.length; i++) {
-      const expected = line.expected[i];
-      const actual = c[start + i * stride];
-      if (!(Math.abs(expected) < largest)) {
-        const stored = Number.isNaN(expected) ? NaN : Math.sign(expected) * Infinity;
-        if (!Object.is(stored, actual)) return Infinity;
-        continue;
-      }
-      const error = Math.abs(actual - expected) / (line.scale[i] + tiny / eps);
-      if (!(error <= worst)) worst = Number.isNaN(error) ? Infinity : error;
-    }
-    return worst;
+    if (!(Math.abs(expected) < largest))
+      return Object.is(Number.isNaN(expected) ? NaN : Math.sign(expected) * Infinity, actual) ? 0 : Infinity;
+    const error = Math.abs(actual - expected) / (scale + tiny / eps);
+    return Number.isNaN(error) ? Infinity : error;
   }
 
   async #lines() {
     const { rows, columns } = this.#sample;
     const out = [];
-    let breath = performance.now();
+    const breath = breather();
     for (const [at, alongRow] of [...rows.map((r) => [r, true]), ...columns.map((c) => [c, false])]) {
       const line = alongRow ? this.#row(Number(at)) : this.#column(Number(at));
       if (this.#epilogue !== NONE) this.#finish(line, Number(at), Boolean(alongRow));
       out.push(line);
-      if (performance.now() - breath > CHUNK) {
-        await breathe();
-        breath = performance.now();
-      }
+      await breath();
     }
     return out;
   }
 
-  /** Apply the epilogue to sums and to their scales. @param {{expected: Float64Array, scale: Float64Array}} line @param {number} at @param {boolean} alongRow */
+  /** Apply the epilogue to sums and to their scales. @param {Line} line @param {number} at @param {boolean} alongRow */
   #finish({ expected, scale }, at, alongRow) {
     const { alpha, bias, per, activation } = this.#epilogue;
     const along = (per === "column") === alongRow;
@@ -194,7 +185,7 @@ export class Checker {
     }
   }
 
-  /** @param {number} row */
+  /** @param {number} row @returns {Line} */
   #row(row) {
     const { n, k } = this;
     const [a, b] = [this.#a, this.#b];
@@ -208,10 +199,10 @@ export class Checker {
         scale[j] += Math.abs(product);
       }
     }
-    return { expected, scale };
+    return { start: row * n, stride: 1, expected, scale };
   }
 
-  /** @param {number} column */
+  /** @param {number} column @returns {Line} */
   #column(column) {
     const { m, n, k } = this;
     const [a, b] = [this.#a, this.#b];
@@ -229,10 +220,10 @@ export class Checker {
       expected[row] = sum;
       scale[row] = size;
     }
-    return { expected, scale };
+    return { start: column, stride: n, expected, scale };
   }
 
-  /** A·(B·x) for random signs x, or null if NaN or infinities make the comparison meaningless. */
+  /** @returns {Promise<Projection | null>} A·(B·x) for random signs x, or null if NaN or infinities make the comparison meaningless. */
   async #project() {
     if (this.#sample.full || this.#epilogue !== NONE) return null;
     const { m, n, k } = this;
@@ -245,18 +236,13 @@ export class Checker {
     return scale.every(Number.isFinite) ? { expected, scale, signs } : null;
   }
 
-  /** @param {Float32Array} c */
+  /** @param {Float32Array} c @returns {Promise<number>} the largest error of a row of C·x */
   async #rowSums(c) {
-    const reference = await this.#projection;
+    const reference = (await this.prepare()).sums;
     if (!reference) return 0;
-    const { tiny, eps } = this.#rounding;
-    const sums = await weightedRowSums(c, this.m, this.n, reference.signs);
-    let worst = 0;
-    for (let i = 0; i < this.m; i++) {
-      const error = Math.abs(sums[i] - reference.expected[i]) / (reference.scale[i] + tiny / eps);
-      if (!(error <= worst)) worst = Number.isNaN(error) ? Infinity : error;
-    }
-    return worst;
+    const { expected, scale, signs } = reference;
+    const sums = await weightedRowSums(c, this.m, this.n, signs);
+    return sums.reduce((worst, sum, i) => Math.max(worst, this.#errorOf(sum, expected[i], scale[i], Infinity)), 0);
   }
 }
 
@@ -266,17 +252,14 @@ export class Checker {
  */
 async function weightedRowSums(x, rows, columns, weights, absolute = weights === null) {
   const sums = new Float64Array(rows);
-  let breath = performance.now();
+  const breath = breather();
   for (let row = 0; row < rows; row++) {
     let sum = 0;
     for (let j = 0, at = row * columns; j < columns; j++, at++) {
       sum += (absolute ? Math.abs(x[at]) : x[at]) * (weights ? weights[j] : 1);
     }
     sums[row] = sum;
-    if (row % 64 === 63 && performance.now() - breath > CHUNK) {
-      await breathe();
-      breath = performance.now();
-    }
+    if (row % 64 === 63) await breath();
   }
   return sums;
 }

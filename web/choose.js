@@ -5,11 +5,11 @@ import { LIMITS, MATRIX_UNITS, SIZE_CONTROL } from "./engine/adapters.js";
 import { ProblemError, UnsupportedError } from "./errors.js";
 import { Dict, dataclasses, frozenset, provide, str } from "./python.js";
 
-/** @typedef {import("./bundle.js").Python} Python */
-/** @typedef {import("./kernels.js").Kernel} Kernel */
-/** @typedef {import("./problems.js").Problem} Problem */
-/** @typedef {import("./records.js").RunRecord} RunRecord */
-/** @typedef {import("./engine/engine.js").Engine} Device */
+/** @import { Python } from "./bundle.js" */
+/** @import { Kernel } from "./kernels.js" */
+/** @import { Problem } from "./problems.js" */
+/** @import { RunRecord } from "./records.js" */
+/** @import { Engine as Device } from "./engine/engine.js" */
 
 const PACKED_DOT = "packed_4x8_integer_dot_product"; // the WGSL feature with dot4U8Packed and dot4I8Packed
 const SWITCH = "Chromium offers it with --enable-unsafe-webgpu, on GPUs with matrix units";
@@ -93,12 +93,7 @@ export class Choices {
     );
   }
 
-  /** @param {Kernel} kernel @param {Problem | Python} p @returns {string | null} why `kernel` cannot compute `p` on this device, or null if it can */
-  reason(kernel, p) {
-    return this.refused(kernel.of, this.device.bundle.problem(p));
-  }
-
-  /** @param {Python} kernel @param {Python} problem @returns {string | null} likewise, for a translated kernel and problem */
+  /** @param {Python} kernel @param {Python} problem @returns {string | null} why `kernel` cannot compute `problem` on this device, or null if it can */
   refused(kernel, problem) {
     if (kernel.matrix_shape && !this.device.features.has(MATRIX_UNITS))
       return `needs the feature ${MATRIX_UNITS}: ${SWITCH}`;
@@ -175,17 +170,14 @@ export class Choices {
    */
   learn(records) {
     const { name, engine } = this.device.info;
-    const own = records.filter((r) => r.status === "ok" && r.adapter === name && r.engine === engine);
-    const reason = own.map((record) => this.device.bundle.refusal(record)).find(Boolean);
+    const own = records
+      .filter((r) => r.status === "ok" && r.adapter === name && r.engine === engine)
+      .map((record) => this.device.bundle.record({ ...record, adapter: this.described.info.name }));
+    const reason = own.map(this.core.refusal).find(Boolean);
     if (reason) throw new ProblemError(`a record ${reason}`);
-    this.#learned = own.map((record) => this.device.bundle.record({ ...record, adapter: this.described.info.name }));
+    this.#learned = own;
     this.#chosen.clear();
     this.described.rates.clear(); // of records
-  }
-
-  /** @param {Problem | Python} p @returns {Kernel} the kernel that is likely the fastest for `p` */
-  choose(p) {
-    return this.device.bundle.wrap(this.chosen(this.device.bundle.problem(p)));
   }
 
   /** @param {Python} problem @returns {Python} the first candidate that can run; throws UnsupportedError with the reasons if none can */

@@ -1,22 +1,24 @@
 // @ts-check
 /** The exhibits of ops: stages on problems of a few sizes with random inputs, whose results translated Python checks. */
 
-import { MEANINGS, breathe, spread } from "./check.js";
+import { blank, written } from "./bench.js";
+import { MEANINGS, breather, spread } from "./check.js";
+import { orFree } from "./engine/guard.js";
 import { NDArray } from "./numpy.js";
 import { shape } from "./ops.js";
 import { taskOf } from "./prepared.js";
 import { list, provide } from "./python.js";
-import { HostArray, Matrix } from "./webmm.js";
+import { Matrix } from "./webmm.js";
 
-/** @typedef {import("./bundle.js").Python} Python */
-/** @typedef {import("./webmm.js").Device} Device */
-/** @typedef {import("./webmm.js").DeviceArray} DeviceArray */
-/** @typedef {import("./prepared.js").Rung} Rung */
-/** @typedef {import("./bench.js").Verdict} Verdict */
+export { blank };
+
+/** @import { Python } from "./bundle.js" */
+/** @import { Device, DeviceArray } from "./webmm.js" */
+/** @import { Rung } from "./prepared.js" */
+/** @import { Verdict } from "./bench.js" */
 /** @typedef {{scope: string, error: number, bound: number, first: string}} Compared what was compared, the largest error, its bound, and the first wrong result in words */
 
 const COMPARED = 2 ** 20; // elements of which every row is compared; of larger arrays evenly spread rows
-const CHUNK = 12; // milliseconds of work between two calls of breathe()
 
 for (const [name, meaning] of Object.entries(MEANINGS))
   provide(`webmm.wgsl.epilogues.${name}`, (x) => new NDArray(x.data.map(meaning)));
@@ -31,7 +33,8 @@ export async function compared(row, problem, x, y) {
   const { dtype } = written(problem);
   const rows = spread(m * k, Math.max(1, Math.floor(COMPARED / n)));
   const scope = rows.length === m * k ? "every result" : `the results of ${rows.length.toLocaleString("en")} rows`;
-  let [error, first, breath] = [0, "", performance.now()];
+  let [error, first] = [0, ""];
+  const breath = breather();
   let infinite = 0;
   for (const at of rows) {
     const [i, j] = [Math.floor(at / k), at % k];
@@ -45,10 +48,7 @@ export async function compared(row, problem, x, y) {
           first = `y[${index}]: expected ${Number(expected.toPrecision(6))}, got ${Number(y[index].toPrecision(6))}`;
         if (!(off <= error)) error = Number.isNaN(off) ? Infinity : off;
       });
-    if (performance.now() - breath > CHUNK) {
-      await breathe();
-      breath = performance.now();
-    }
+    await breath();
   }
   if (!infinite && y.some(Number.isNaN)) error = Infinity;
   return {
@@ -70,19 +70,9 @@ function errorOf(got, expected, unit, { eps, tiny }) {
   return difference <= least ? 0 : difference / unit;
 }
 
-/** @param {Python} problem @returns {Python} the extent of its result */
-const written = (problem) => problem.buffers().find((/** @type {any} */ { written }) => written);
-
-/** @param {Device} device @param {Python} problem @returns {Promise<DeviceArray>} an array for its result, full of NaN or, for integers, of −1 */
-export function blank(device, problem) {
-  const { end, dtype } = written(problem);
-  const filling = new Float32Array(end).fill(dtype.eps ? NaN : -1);
-  return device.array(HostArray.from(filling).as(dtype.name));
-}
-
 /** A problem with one input, whose result the row's reference checks. */
 export class RowCase {
-  /** @param {Device} device @param {Python} row @param {Python} problem @param {HostArray} host @param {DeviceArray} x */
+  /** @param {Device} device @param {Python} row @param {Python} problem @param {Matrix} host @param {DeviceArray} x */
   constructor(device, row, problem, host, x) {
     this.device = device;
     this.row = row;
@@ -116,13 +106,11 @@ export class RowCase {
   /** @param {Rung} rung */
   async open(rung) {
     const y = await blank(this.device, this.of);
-    try {
+    const free = () => y.free();
+    return orFree(free, async () => {
       const launch = await this.device.launches.get(rung.kernel.of, this.of, [this.x, y]);
-      return { launch, verdict: () => this.#verdict(y), free: () => y.free() };
-    } catch (error) {
-      y.free();
-      throw error;
-    }
+      return { launch, verdict: () => this.#verdict(y), free };
+    });
   }
 
   /** @param {DeviceArray} y @returns {Promise<Verdict>} */

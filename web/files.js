@@ -11,13 +11,14 @@
  */
 
 import { oneOf } from "./calls/options.js";
+import { GELU, NORMALISE } from "./calls/reduce.js";
 import { ProblemError } from "./errors.js";
 import { ELEMENTS, HostArray } from "./host.js";
 import { npyHead, npyHeader } from "./matrix.js";
 
-/** @typedef {import("./engine/device.js").Device} Device */
-/** @typedef {import("./engine/array.js").DeviceArray} DeviceArray */
-/** @typedef {import("./host.js").ElementType} ElementType */
+/** @import { Device } from "./engine/device.js" */
+/** @import { DeviceArray } from "./engine/array.js" */
+/** @import { ElementType } from "./host.js" */
 /** The first element, and one past the last. @typedef {[number, number]} Range */
 /** The range along each axis, by its letter. @typedef {Map<string, Range>} At */
 /** Write bytes of the result from a position of its file on. @typedef {(bytes: Uint8Array, position: number) => unknown} Write */
@@ -91,56 +92,40 @@ export class NpyFile {
 }
 
 /**
- * An op on files: the letters of the axes of its operands and of its result, those along which it is cut, and what
- * computes a piece of it.
+ * An op on files: the letters of the axes of its operands and of its result, with "1" for an axis of length 1; those along
+ * which it is cut; the options that its call takes; and what computes a piece of it.
  * @typedef {object} Op
- * @property {string[]} letters of the operands, and of the result
+ * @property {string[]} letters
  * @property {string} along
- * @property {(shapes: [number, number][]) => [number, number]} shape of the result
- * @property {string[]} options that the call takes
+ * @property {readonly string[]} options
  * @property {(device: Device, operands: DeviceArray[], options: Record<string, any>) => Promise<DeviceArray>} compute
  */
 
-/** @param {string} name @param {number} axis @returns {Op} */
-function opOf(name, axis) {
-  if (name === "gemm")
-    return {
-      letters: ["mk", "kn", "mn"],
-      along: "mnk",
-      shape: ([[m, k], [rows, n]]) => {
-        if (k === rows) return [m, n];
-        throw new ProblemError(`A has ${k} columns, B has ${rows} rows; they must be equal`);
-      },
-      options: ["alpha", "precision"],
-      compute: (device, [a, b], options) => device.matmul(a, b, options),
-    };
-  const [op, operation] = oneOf("op", name, OPS).split(":");
-  const rows = axis === 1;
+/** @param {Device} device @param {boolean} rows whether ops of one matrix are along its rows @returns {Record<string, Op>} the ops by name */
+function opsOf({ core }, rows) {
+  const [axis, along, of, one] = rows ? [1, "m", "mk", "m1"] : [0, "n", "kn", "1n"];
+  /** @param {Op["options"]} options @param {(device: Device, x: DeviceArray, options: any) => Promise<DeviceArray>} call */
+  const ofOne = (options, call, result = of) => ({
+    ...{ letters: [of, result], along, options },
+    compute: (/** @type {Device} */ device, /** @type {DeviceArray[]} */ [x], /** @type {any} */ given) =>
+      call(device, x, given),
+  });
+  const norm = (/** @type {"layerNorm" | "rmsNorm"} */ name, /** @type {Op["options"]} */ options) =>
+    ofOne(options, async (device, x, given) => (rows ? device[name](x, given) : (await device[name](x.mT, given)).mT));
+  const reduction = (/** @type {any} */ name) =>
+    ofOne(["outDtype"], (device, x, given) => device.reduce(x, name, { axis, keepdims: true, ...given }), one);
   return {
-    letters: rows ? ["mk", operation ? "m1" : "mk"] : ["kn", operation ? "1n" : "kn"],
-    along: rows ? "m" : "n",
-    shape: ([[m, n]]) => (operation ? (rows ? [m, 1] : [1, n]) : [m, n]),
-    options: operation
-      ? ["outDtype"]
-      : op === "gelu"
-        ? ["approximate"]
-        : op === "softmax"
-          ? []
-          : ["weight", "bias", "eps"],
-    async compute(device, [x], options) {
-      if (operation) return device.reduce(x, /** @type {any} */ (operation), { axis, keepdims: true, ...options });
-      if (op === "softmax") return device.softmax(x, { axis });
-      if (op === "gelu") return device.gelu(x, options);
-      const call = op === "layer_norm" ? device.layerNorm.bind(device) : device.rmsNorm.bind(device);
-      return rows ? call(x, options) : (await call(x.mT, options)).mT;
+    ...Object.fromEntries([...core.OPERATIONS.keys()].map((name) => [`reduce:${name}`, reduction(name)])),
+    gemm: {
+      ...{ letters: ["mk", "kn", "mn"], along: "mnk", options: ["alpha", "precision"] },
+      compute: (device, [a, b], given) => device.matmul(a, b, given),
     },
+    softmax: ofOne([], (device, x) => device.softmax(x, { axis })),
+    layer_norm: norm("layerNorm", NORMALISE.layer_norm),
+    rms_norm: norm("rmsNorm", NORMALISE.rms_norm),
+    gelu: ofOne(GELU, (device, x, given) => device.gelu(x, given)),
   };
 }
-
-const OPS = [
-  ...["sum", "mean", "prod", "max", "min", "argmax", "argmin", "logsumexp"].map((name) => `reduce:${name}`),
-  ...["gemm", "softmax", "layer_norm", "rms_norm", "gelu"],
-];
 
 /**
  * Compute an op of matrices in files.
@@ -163,9 +148,9 @@ export async function applyToFiles(device, op, operands, options = {}) {
     throw new ProblemError(`axis ${axis} is out of range for a matrix; choose 0 or 1`);
   if (!(typeof memory === "number" && memory >= LEAST))
     throw new ProblemError(`memory is a number of bytes, at least ${LEAST}, not ${memory}`);
-  const called = opOf(op, (axis + 2) % 2);
-  check(called, op, operands, more);
-  const shape = called.shape(operands.map((x) => x.shape));
+  const ops = opsOf(device, (axis + 2) % 2 === 1);
+  const called = ops[oneOf("op", op, Object.keys(ops))];
+  const shape = check(called, op, operands, more);
   const pieces = piecesOf(device, called, operands, shape, memory);
   const [{ dtype, shape: first }] = operands;
   const result = new Result(shape, write);
@@ -196,14 +181,18 @@ export async function applyToFiles(device, op, operands, options = {}) {
   return result.finished();
 }
 
-/** @param {Op} called @param {string} op @param {unknown} operands @param {Record<string, any>} options */
-function check(called, op, operands, options) {
-  const count = called.letters.length - 1;
+/** @param {Op} called @param {string} op @param {unknown} operands @param {Record<string, any>} options @returns {[number, number]} the shape of the result */
+function check({ letters, options: known }, op, operands, options) {
+  const count = letters.length - 1;
   if (!Array.isArray(operands) || operands.length !== count || !operands.every((x) => x instanceof NpyFile))
     throw new ProblemError(`${op} takes a list of ${count} NpyFile; open a file with await NpyFile.open(blob)`);
   const [a, b = a] = operands;
   if (a.dtype !== b.dtype) throw new ProblemError(`A is ${a.dtype}, B is ${b.dtype}; cast one of them`);
-  for (const name of Object.keys(options)) oneOf("option", name, called.options);
+  for (const name of Object.keys(options)) oneOf("option", name, known);
+  if (count > 1 && a.columns !== b.rows)
+    throw new ProblemError(`A has ${a.columns} columns, B has ${b.rows} rows; they must be equal`);
+  const [rows, columns] = letters[count];
+  return [rows === "1" ? 1 : a.rows, columns === "1" ? 1 : b.columns];
 }
 
 /** @param {Device} device @param {Op} called @param {NpyFile[]} operands @param {[number, number]} shape @param {number} memory @returns {At[]} with k, if it is cut, innermost */

@@ -79,6 +79,8 @@ export class HostArray {
     this.data = data;
     this.shape = shape;
     this.dtype = dtype;
+    this.offset = 0;
+    this.contiguous = true;
   }
 
   /** The number of axes. */
@@ -89,6 +91,11 @@ export class HostArray {
   /** The number of elements. */
   get size() {
     return this.data.length;
+  }
+
+  /** The steps along the axes, in elements, as those of a DeviceArray. */
+  get strides() {
+    return denseStrides(this.shape);
   }
 
   /** The length of the last axis but one. */

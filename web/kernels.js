@@ -1,9 +1,8 @@
 // @ts-check
 /** Kernels: stages of a ladder with their tunables, as the panels show them. */
 
-/** @typedef {import("./bundle.js").Bundle} Bundle */
-/** @typedef {import("./bundle.js").Python} Python */
-/** @typedef {import("./problems.js").Problem} Problem */
+/** @import { Bundle, Python } from "./bundle.js" */
+/** @import { Problem } from "./problems.js" */
 /** @typedef {Record<string, number | string>} Config */
 /**
  * Matrix-unit fragments: (m, k) times (k, n) with their element types; and with the subgroup size and the spelling in WGSL.

@@ -1,7 +1,7 @@
 // @ts-check
 /** What is known of each op at once, from its row in Python (`webmm/page/rows.py`): its unit, its rate, its sizes. */
 
-/** @typedef {import("./problems.js").Task} Task */
+/** @import { Task } from "./problems.js" */
 /** Its unit; how many of m, n, k are in a label even if they are 1; and a and b of a rate in GB/s. @typedef {[unit: string, axes: number, a?: number, b?: number]} OpRow */
 
 /** A map, not a plain object, since names of ops come from files. @type {Map<string, OpRow>} */

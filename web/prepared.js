@@ -4,27 +4,23 @@
  * generated as in Python, and a result must have the fingerprint of Python's result.
  */
 
+import { blank, filled } from "./bench.js";
 import { breathe } from "./check.js";
+import { orFree } from "./engine/guard.js";
 import { toHalf } from "./half.js";
+import { ELEMENTS } from "./host.js";
 
-/** @typedef {import("./webmm.js").Device} Device */
-/** @typedef {import("./webmm.js").Task} Task */
-/** @typedef {import("./bench.js").Verdict} Verdict */
-/** @typedef {{name: string, dtype: string, count: number, start: number, low: number, high: number}} Input */
-/** @typedef {import("./webmm.js").Kernel} Kernel */
+/** @import { Device, DeviceArray, Task, Kernel } from "./webmm.js" */
+/** @import { Verdict } from "./bench.js" */
+/** @import { ElementType } from "./host.js" */
+/** @typedef {{name: string, dtype: ElementType, count: number, start: number, low: number, high: number}} Input */
 /** An entry of bundle/ladders.js: a translated problem, its inputs, the fingerprint of its result, and the kernels of its ladder. @typedef {{problem: any, inputs: Input[], fingerprint: number, kernels: any[]}} Known */
 /** @typedef {{title: string, others: string[], gpu: Known[], cpu: Known[]}} KnownLadder */
 /** @typedef {Task & {op: string, flops: number}} KnownTask */
 
 const CHUNK = 2 ** 20; // elements between two calls of breathe()
+/** @type {Record<number, any>} */
 const WORDS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: Uint32Array };
-const ARRAYS = {
-  float32: Float32Array,
-  float16: Uint16Array,
-  float64: Float64Array,
-  uint8: Uint8Array,
-  int8: Int8Array,
-};
 
 /** @param {number} x @returns {number} a hash of 32 bits (Wellons' lowbias32) */
 function mix(x) {
@@ -33,14 +29,11 @@ function mix(x) {
   return (x ^ (x >>> 16)) >>> 0;
 }
 
-/** @param {string} dtype */
-const arrayOf = (dtype) => ARRAYS[/** @type {keyof typeof ARRAYS} */ (dtype)];
-
-/** Generate an input. @param {Input} input @returns {Promise<ArrayBuffer>} its elements, padded to whole 32-bit words */
-export async function draw(input) {
-  const { dtype, count, start, low, high } = input;
-  const bytes = new ArrayBuffer(Math.ceil((count * arrayOf(dtype).BYTES_PER_ELEMENT) / 4) * 4);
-  const elements = new (arrayOf(dtype))(bytes);
+/** Generate an input. @param {Input} input @returns {Promise<ArrayBuffer>} its elements */
+export async function draw({ dtype, count, start, low, high }) {
+  const { itemsize, over } = ELEMENTS[dtype];
+  const bytes = new ArrayBuffer(count * itemsize);
+  const elements = over(bytes, count);
   const stored = dtype === "float16" ? toHalf : (/** @type {number} */ value) => value;
   for (let i = 0; i < count; i++) {
     elements[i] = stored(low + (mix(i + start) % (high - low + 1)));
@@ -77,8 +70,8 @@ export class Rung {
 
 /** A `Case` of bench.js for a problem whose result is known. */
 export class PreparedCase {
-  /** @type {GPUBuffer[]} */
-  #inputs = [];
+  /** @type {Map<string, DeviceArray>} by their buffers' names */
+  #inputs = new Map();
 
   /** @param {Device} device @param {Known} known @param {Known[]} others problems of the same ladder, for probes */
   constructor(device, known, others) {
@@ -104,24 +97,23 @@ export class PreparedCase {
   }
 
   /** Generate the inputs and upload them. */
-  async load() {
-    try {
-      for (const input of this.known.inputs) {
-        const data = await draw(input);
-        const buffer = await this.device.buffer(data.byteLength, input.name);
-        this.#inputs.push(buffer);
-        this.device.flush();
-        this.device.wgpu.queue.writeBuffer(buffer, 0, data);
-      }
-    } catch (error) {
-      this.free();
-      throw error;
-    }
-    return this;
+  load() {
+    const extents = this.known.problem.buffers();
+    return orFree(
+      () => this.free(),
+      async () => {
+        for (const input of this.known.inputs) {
+          const extent = extents.find((/** @type {any} */ { name }) => name === input.name);
+          this.#inputs.set(input.name, await filled(this.device, await draw(input), extent));
+        }
+        return this;
+      },
+    );
   }
 
   free() {
-    for (const buffer of this.#inputs.splice(0)) this.device.recycle(buffer);
+    for (const array of this.#inputs.values()) array.free();
+    this.#inputs.clear();
   }
 
   /** @param {Rung} rung @returns {string | null} why it cannot run on this device, or null if it can */
@@ -142,45 +134,28 @@ export class PreparedCase {
   }
 
   /** @param {Rung} rung */
-  async open(rung) {
+  open({ kernel }) {
     const { device } = this;
     const { problem } = this.known;
-    /** @type {GPUBuffer[]} */
+    /** @type {DeviceArray[]} */
     const mine = [];
-    const free = () => mine.splice(0).forEach((buffer) => device.recycle(buffer));
-    try {
-      /** @type {GPUBuffer[]} */
-      const buffers = [];
-      for (const { name, nbytes, written } of problem.buffers()) {
-        const loaded = this.#inputs[this.known.inputs.findIndex((input) => input.name === name)];
-        if (!loaded) mine.push(await device.buffer(nbytes, name));
-        buffers.push(loaded ?? mine[mine.length - 1]);
-        // fill with NaN, or with an integer that rarely occurs
-        if (written)
-          (device.flush(),
-            device.wgpu.queue.writeBuffer(buffers[buffers.length - 1], 0, new Uint8Array(nbytes).fill(255)));
-      }
-      const launch = await device.launches.prepare(
-        device.launches.token(rung.kernel.of, problem),
-        rung.kernel.of,
-        problem,
-        buffers,
-      );
-      return { launch, verdict: () => this.#verdict(buffers), free };
-    } catch (error) {
-      free();
-      throw error;
-    }
+    const free = () => mine.forEach((array) => array.free());
+    const own = async (/** @type {Promise<DeviceArray>} */ made) => mine[mine.push(await made) - 1];
+    return orFree(free, async () => {
+      const result = await own(blank(device, problem));
+      const arrays = [];
+      for (const { name, end, dtype, written } of problem.buffers())
+        arrays.push(written ? result : (this.#inputs.get(name) ?? (await own(device.empty([end], dtype.name)))));
+      const launch = await device.launches.get(kernel.of, problem, arrays);
+      return { launch, verdict: () => this.#verdict(result), free };
+    });
   }
 
-  /** @param {GPUBuffer[]} buffers @returns {Promise<Verdict>} */
-  async #verdict(buffers) {
-    const extents = this.known.problem.buffers();
-    const at = extents.findIndex((/** @type {any} */ { written }) => written);
-    const { end, dtype } = extents[at];
-    const bytes = await this.device.read(buffers[at], Math.ceil((end * dtype.itemsize) / 4) * 4);
-    const Words = WORDS[/** @type {1 | 2 | 4 | 8} */ (dtype.itemsize)];
-    const found = fingerprint(new Words(bytes, 0, (end * dtype.itemsize) / Words.BYTES_PER_ELEMENT));
+  /** @param {DeviceArray} result @returns {Promise<Verdict>} */
+  async #verdict(result) {
+    const { data } = await result.read();
+    const Words = WORDS[data.BYTES_PER_ELEMENT];
+    const found = fingerprint(new Words(data.buffer, data.byteOffset, data.byteLength / Words.BYTES_PER_ELEMENT));
     if (found === this.known.fingerprint) return { wrong: null, max_error: 0, error_bound: 0 };
     const hex = (/** @type {number} */ value) => value.toString(16).padStart(8, "0");
     const wrong = `the result differs from Python's: its fingerprint is ${hex(found)}, not ${hex(this.known.fingerprint)}`;

@@ -5,7 +5,7 @@ import { ProblemError } from "./errors.js";
 import { ITEM_SIZE } from "./matrix.js";
 import { grouped } from "./text.js";
 
-/** @typedef {import("./matrix.js").DType} DType */
+/** @import { DType } from "./matrix.js" */
 /** @typedef {{m: number, n: number, k: number, dtype: string, op?: string, variant?: string, flops?: number}} Task the problem of a record */
 /** @typedef {{m: number, n: number, k: number, dtype: DType}} Problem a product of an m×k and a k×n matrix */
 

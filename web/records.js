@@ -2,11 +2,11 @@
 /** Reading and writing records, in the JSON schema of Python's `webmm.measure.records`. */
 
 import { ProblemError } from "./errors.js";
-import { Dict, provide } from "./python.js";
+import { Dict, dataclasses, json, provide } from "./python.js";
 
-/** @typedef {import("./bundle.js").Bundle} Bundle */
-/** @typedef {import("./kernels.js").Config} Config */
-/** @typedef {import("./problems.js").Task} Task */
+/** @import { Bundle } from "./bundle.js" */
+/** @import { Config } from "./kernels.js" */
+/** @import { Task } from "./problems.js" */
 /** @typedef {"ok" | "unsupported" | "compile" | "runtime" | "incorrect" | "timeout" | "skipped"} Status */
 /**
  * One measurement, or the reason why there is none, in the schema webmm.records/1.
@@ -20,34 +20,6 @@ import { Dict, provide } from "./python.js";
  * }} RunRecord `call_us` is not part of the schema: the wall-clock time of one call until its result is available
  */
 
-export const RECORD_FIELDS = /** @type {const} */ ([
-  "op",
-  "kernel",
-  "m",
-  "n",
-  "k",
-  "batch",
-  "dtype",
-  "engine",
-  "adapter",
-  "backend",
-  "driver",
-  "version",
-  "config",
-  "layout",
-  "variant",
-  "status",
-  "reason",
-  "median_us",
-  "best_us",
-  "spread_us",
-  "samples",
-  "gflops",
-  "clock",
-  "max_error",
-  "error_bound",
-  "peak_fraction",
-]);
 /** What a measurement was made on. */
 const DEVICE = /** @type {const} */ (["adapter", "backend", "driver", "engine", "version"]);
 
@@ -59,12 +31,15 @@ const PIECE = 2 ** 10; // compressed bytes unpacked at a time; at most a thousan
 
 /** @param {RunRecord[]} records @param {object} about entries of the header, such as `command` @returns {string} a header, then one record per line */
 export function toJson(records, about = {}) {
-  const rows = records.map((record) => Object.fromEntries(RECORD_FIELDS.map((name) => [name, finite(record[name])])));
-  const json = JSON.stringify;
-  const devices = new Set(rows.map((row) => json(row, [...DEVICE])));
-  const header = Object.entries({ schema: SCHEMA, ...about }).map(([name, value]) => `"${name}": ${json(value)},\n`);
+  const rows = records.map(({ call_us, ...record }) =>
+    Object.fromEntries(Object.entries(record).map(([name, value]) => [name, finite(value)])),
+  );
+  const devices = new Set(rows.map((row) => JSON.stringify(row, [...DEVICE])));
+  const header = Object.entries({ schema: SCHEMA, ...about }).map(
+    ([name, value]) => `"${name}": ${JSON.stringify(value)},\n`,
+  );
   const lines = (/** @type {string[]} */ list) => (list.length ? `[\n${list.join(",\n")}\n]` : "[]");
-  return `{\n${header.join("")}"devices": ${lines([...devices])},\n"records": ${lines(rows.map((row) => json(row)))}\n}\n`;
+  return `{\n${header.join("")}"devices": ${lines([...devices])},\n"records": ${lines(rows.map((row) => JSON.stringify(row)))}\n}\n`;
 }
 
 /** @param {unknown} value JSON has no infinity and NaN; as in Python, they become strings */
@@ -77,37 +52,32 @@ function finite(value) {
 export function fromJson(text, bundle) {
   let document;
   try {
-    document = JSON.parse(text);
+    document = json.loads(text);
   } catch {
     throw new ProblemError("this is not a JSON file; choose one that this page or “webmm bench --json” wrote");
   }
-  const schema = document?.schema;
+  const [schema, rows] = ["schema", "records"].map((name) =>
+    document instanceof Dict ? document.get(name) : undefined,
+  );
   if (schema !== SCHEMA) {
     throw new ProblemError(
       `this is not a ${SCHEMA} document${typeof schema === "string" ? `; its schema is ${schema.slice(0, 40)}` : ""}`,
     );
   }
-  if (!Array.isArray(document.records)) throw new ProblemError("the document contains no list of records");
-  if (document.records.length > MAX_RECORDS) {
-    throw new ProblemError(
-      `the document contains ${document.records.length} records; this page shows at most ${MAX_RECORDS}`,
-    );
+  if (!Array.isArray(rows)) throw new ProblemError("the document contains no list of records");
+  if (rows.length > MAX_RECORDS) {
+    throw new ProblemError(`the document contains ${rows.length} records; this page shows at most ${MAX_RECORDS}`);
   }
-  return document.records.map((/** @type {unknown} */ row, /** @type {number} */ i) => checked(row, i, bundle));
+  return rows.map((row, i) => checked(row, i, bundle));
 }
-
-const isObject = (/** @type {unknown} */ x) => typeof x === "object" && x !== null && !Array.isArray(x);
-const dict = (/** @type {any} */ x) => (isObject(x) ? new Dict(Object.entries(x)) : x);
 
 /** @param {any} row @param {number} i @param {Bundle} bundle @returns {RunRecord} a record of the row's known fields; throws ProblemError for an invalid one */
 function checked(row, i, { core }) {
   try {
-    const record = core.Record.from_json(
-      isObject(row) && row.config ? dict({ ...row, config: dict(row.config) }) : dict(row),
-    );
+    const record = core.Record.from_json(row);
     const refusal = core.refusal(record);
     if (refusal) throw new ProblemError(refusal);
-    const read = Object.fromEntries(RECORD_FIELDS.map((name) => [name, record[name]]));
+    const read = Object.fromEntries(dataclasses.asdict(record));
     return /** @type {any} */ ({ ...read, config: Object.fromEntries(record.config) });
   } catch (error) {
     throw error instanceof ProblemError ? new ProblemError(`record ${i + 1} ${error.message}`) : error;

@@ -11,9 +11,10 @@
 
 import { Bundle } from "./bundle.js";
 import { checkOptions, oneOf } from "./calls/options.js";
-import { Dict, invoke } from "./python.js";
+import { invoke } from "./python.js";
+import { spelled } from "./text.js";
 
-/** @typedef {import("./bundle.js").Binding} Binding */
+/** @import { Binding } from "./bundle.js" */
 /**
  * A problem with dense operands: A is (m, k) or, with `transposeA`, (k, m); B is (k, n) or, with `transposeB`, (n, k);
  * reductions and normalisations work on the rows of a (rows, columns) matrix. Dtypes are float32 by default; those of op
@@ -80,11 +81,9 @@ export async function stages(op = "gemm", { bundle = Bundle.load() } = {}) {
 export async function shader(stage, problem, options = {}) {
   checkOptions("shader", options, OPTIONS.slice(1));
   const bundle = await (options.bundle ?? Bundle.load());
-  const { core } = bundle;
   const op = oneOf("op", problem.op, (await bundle.module("ops.js")).FIELDS.keys());
   const described = await problemOf(bundle, op, problem);
-  const settings = Object.entries(options.config ?? {}).map(([name, value]) => [name, String(value)]);
-  const kernel = core.configure(stage, new Dict(/** @type {any} */ (settings)), op);
+  const kernel = bundle.configure(stage, options.config, op);
   const { dispatches, buffers, scratch, valid_for } = await bundle.stageAsData(kernel, described, options.general);
   const packed = dispatches.map((/** @type {any} */ each) => ({ ...each, uniform: Uint8Array.from(each.uniform) }));
   return { op, dispatches: packed, buffers, scratch, valid_for };
@@ -93,12 +92,9 @@ export async function shader(stage, problem, options = {}) {
 /** @param {Bundle} bundle @param {string} op @param {any} given @returns {Promise<any>} the problem that the op's row describes */
 async function problemOf(bundle, op, { op: _, ...given }) {
   const fields = (await bundle.module("ops.js")).FIELDS.get(op);
-  const names = new Map(fields.map((/** @type {string} */ name) => [camel(name), name]));
+  const names = new Map(fields.map((/** @type {string} */ name) => [spelled(name), name]));
   checkOptions(op, given, [...names.keys()]);
   const known = Object.entries(given).filter(([, value]) => value !== undefined);
   const named = Object.fromEntries(known.map(([name, value]) => [names.get(name), value]));
   return invoke(await bundle.row(op), "described", [], named);
 }
-
-/** @param {string} name in Python @returns {string} such as outDtype for out_dtype */
-const camel = (name) => name.replace(/_(\w)/g, (_, letter) => letter.toUpperCase());

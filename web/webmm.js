@@ -19,7 +19,6 @@ export { Checker, errorBound } from "./check.js";
 export { Bundle } from "./bundle.js";
 export { Kernel } from "./kernels.js";
 export { bytesOf, flopsOf, problemOf } from "./problems.js";
-export { RECORD_FIELDS } from "./records.js";
 export { BlockWeights, quantizeBlocks } from "./calls/quantized.js";
 export { DeviceArray } from "./engine/array.js";
 export { Device } from "./engine/device.js";

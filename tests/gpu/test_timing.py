@@ -19,7 +19,9 @@ def test_summary_of_samples():
     assert timing.best_us == pytest.approx(1.0)
     assert timing.samples == 4
     assert timing.clock == "wall"
+    assert timing.spread_us == pytest.approx(8.25 - 1.25)
     assert Timing.of([5e-6], "wall").spread_us == 0
+    assert Timing.of([1e-6, 3e-6], "wall").spread_us == pytest.approx(2.0), "not beyond the samples"
 
 
 def test_timing_of_a_host_call():

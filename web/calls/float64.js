@@ -5,8 +5,8 @@ import { HostArray } from "../host.js";
 import { make } from "../python.js";
 import { multiply } from "./gemm.js";
 
-/** @typedef {import("../engine/array.js").DeviceArray} DeviceArray */
-/** @typedef {import("../engine/plans.js").Call} Call */
+/** @import { DeviceArray } from "../engine/array.js" */
+/** @import { Call } from "../engine/plans.js" */
 
 /** Set y[i, j] to the sum of x[i, k, j] over k, or to the mean if `mean`. @param {Call} call @param {DeviceArray} x @param {DeviceArray} y @param {boolean} mean */
 export async function sumOverK(call, x, y, mean) {

@@ -6,14 +6,14 @@ import { like } from "../engine/transfer.js";
 import { ProblemError } from "../errors.js";
 import { HostArray } from "../host.js";
 import { dataclasses, make } from "../python.js";
-import { isGiven, readable, reshaped, stridesOf, transposed, viewOf } from "./operands.js";
+import { isGiven, readable, reshaped, transposed, viewOf } from "./operands.js";
 import { flag, number, oneOf } from "./options.js";
 import { Labelled, inPieces, limits, ofProduct } from "./pieces.js";
 
-/** @typedef {import("./operands.js").Data} Data */
-/** @typedef {import("../engine/plans.js").Call} Call */
-/** @typedef {import("../host.js").ElementType} ElementType */
-/** @typedef {import("../bundle.js").Python} Python */
+/** @import { Data } from "./operands.js" */
+/** @import { Call } from "../engine/plans.js" */
+/** @import { ElementType } from "../host.js" */
+/** @import { Python } from "../bundle.js" */
 /** The checked options of `matmul`; `terms` are translated `Terms`. @typedef {{bias: Data | null, residual: Data | null, terms: Python, out: ElementType, precision: string, kernel: any}} Settings */
 
 export const MATMUL = /** @type {const} */ ([
@@ -41,8 +41,8 @@ export async function matmul(call, givenA, givenB, options) {
   const settings = settingsOf(call, a.dtype, options, product, shape);
   const resident = [a, b, settings.bias, settings.residual].some((x) => x instanceof DeviceArray);
   const c = await call.result(product, settings.out, resident);
-  const left = a.ndim > 1 ? a : reshapedVector(a, [1, a.shape[0]]);
-  const right = b.ndim > 1 ? b : reshapedVector(b, [b.shape[0], 1]);
+  const left = a.ndim > 1 ? a : viewOf(a, [1, a.size], [a.size * a.strides[0], a.strides[0]]);
+  const right = b.ndim > 1 ? b : viewOf(b, [b.size, 1], [b.strides[0], 1]);
   if (c.size) await fill(call, left, right, c, settings);
   return c instanceof DeviceArray ? reshaped(c, shape) : like(c.data, shape, c.dtype);
 }
@@ -178,10 +178,4 @@ async function biasOf(call, bias, dtype) {
   const array = await call.array(bias, dtype);
   if (array.strides[0] === 1 || array.shape[0] === 1) return array;
   return call.array(await call.read(array), dtype);
-}
-
-/** @param {Data} x a vector @param {number[]} shape with one row or one column @returns {Data} the vector as a matrix */
-function reshapedVector(x, shape) {
-  const [stride] = stridesOf(x);
-  return viewOf(x, shape, shape[0] === 1 ? [shape[1] * stride, stride] : [stride, 1]);
 }

@@ -7,10 +7,7 @@ import { gathered } from "../engine/transfer.js";
 import { ELEMENTS, HostArray, denseStrides, sizeOf } from "../host.js";
 
 /** An array in host memory or on a device. @typedef {DeviceArray | HostArray} Data */
-/** @typedef {import("../engine/plans.js").Call} Call */
-
-/** @param {Data} x @returns {readonly number[]} in elements */
-export const stridesOf = (x) => (x instanceof DeviceArray ? x.strides : denseStrides(x.shape));
+/** @import { Call } from "../engine/plans.js" */
 
 /**
  * A view of an array, given by shape, strides and offset in elements.
@@ -30,12 +27,8 @@ export function viewOf(x, shape, strides, offset = 0) {
 
 /** @param {Data} x @param {number[]} axes @returns {Data} the array with its axes in this order */
 export function permuted(x, axes) {
-  const strides = stridesOf(x);
-  return viewOf(
-    x,
-    axes.map((axis) => x.shape[axis]),
-    axes.map((axis) => strides[axis]),
-  );
+  const [shape, strides] = [x.shape, x.strides].map((each) => axes.map((axis) => each[axis]));
+  return viewOf(x, shape, strides);
 }
 
 /** @param {Data} x @returns {Data} the array with its last two axes exchanged */
@@ -45,8 +38,8 @@ export function transposed(x) {
   return permuted(x, [...axes.slice(0, -2), x.ndim - 1, x.ndim - 2]);
 }
 
-/** @param {DeviceArray} x @param {{shape: number[], strides: number[], offset: number}} layout @returns {DeviceArray} another view of the buffer */
-export const laidOut = (x, { shape, strides, offset }) => new DeviceArray(x.storage, shape, x.dtype, strides, offset);
+/** @param {Data} x @param {{shape: number[], strides: number[], offset: number}} layout a translated `Layout` @returns {Data} the view with this layout */
+export const laidOut = (x, { shape, strides, offset }) => viewOf(x, shape, strides, offset - x.offset);
 
 /** @param {unknown} option @returns {boolean} whether it was given */
 export const isGiven = (option) => option !== undefined && option !== null;
@@ -54,11 +47,8 @@ export const isGiven = (option) => option !== undefined && option !== null;
 /** @param {Data} x a contiguous array @param {readonly number[]} shape @returns {Data} the array in another shape */
 export const reshaped = (x, shape) => viewOf(x, shape, denseStrides(shape));
 
-/** @param {Data} x @returns {boolean} */
-export const isDense = (x) => !(x instanceof DeviceArray) || x.contiguous;
-
 /** @param {Call} call @param {Data} x @returns {Promise<Data>} the array if it is dense, else a copy in host memory */
-export const dense = async (call, x) => (isDense(x) ? x : call.read(/** @type {DeviceArray} */ (x)));
+export const dense = async (call, x) => (x.contiguous ? x : call.read(/** @type {DeviceArray} */ (x)));
 
 /** @param {Call} call @param {Data} x @returns {Promise<Data>} the array if kernels can read its matrices with their strides, else a copy in host memory */
 export const readable = async (call, x) =>

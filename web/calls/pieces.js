@@ -8,10 +8,10 @@
 
 import { DeviceArray } from "../engine/array.js";
 import { ELEMENTS, HostArray, denseStrides, sizeOf } from "../host.js";
-import { stridesOf, viewOf } from "./operands.js";
+import { viewOf } from "./operands.js";
 
-/** @typedef {import("./operands.js").Data} Data */
-/** @typedef {import("../engine/plans.js").Call} Call */
+/** @import { Data } from "./operands.js" */
+/** @import { Call } from "../engine/plans.js" */
 /** A translated `Piece`: the range along each axis that is cut, by the axes' letters. @typedef {{at: Map<string, [number, number]>}} Piece */
 
 const ALIGNMENT = 256; // bytes; on every device, a binding may start at a multiple of this
@@ -40,23 +40,19 @@ export class Labelled {
     return this.data.shape.map((length, axis) => piece.at.get(this.axes[axis]) ?? [0, length]);
   }
 
-  /** @param {Piece} piece @returns {Data} the view of the data that belongs to a piece */
+  /** @param {Piece} piece @returns {Labelled} what belongs to a piece */
   within(piece) {
-    const strides = stridesOf(this.data);
+    const { shape, strides } = this.data;
     const ranges = this.ranges(piece);
-    if (ranges.every(([start, stop], axis) => start === 0 && stop === this.data.shape[axis])) return this.data;
+    if (ranges.every(([start, stop], axis) => start === 0 && stop === shape[axis])) return this;
+    const lengths = ranges.map(([start, stop]) => stop - start);
     const offset = ranges.reduce((sum, [start], axis) => sum + start * strides[axis], 0);
-    return viewOf(
-      this.data,
-      ranges.map(([start, stop]) => stop - start),
-      strides,
-      offset,
-    );
+    return new Labelled(viewOf(this.data, lengths, strides, offset), this.axes, this.strided);
   }
 
-  /** @param {Call} call @param {Data} x a piece of the data @param {number} binding maximum size of a binding in bytes @param {boolean} [written] @returns {boolean} whether kernels can read, or if `written` write, it in place */
-  inPlace({ core }, x, binding, written = false) {
-    return x instanceof DeviceArray && core.in_place(x, binding, this.strided, written);
+  /** @param {Call} call @param {number} binding maximum size of a binding in bytes @param {boolean} [written] @returns {boolean} whether kernels can read, or if `written` write, it in place */
+  inPlace({ core }, binding, written = false) {
+    return !this.onHost && core.in_place(this.data, binding, this.strided, written);
   }
 }
 
@@ -91,59 +87,48 @@ export async function inPieces(call, compute, operands, result, along, { each = 
   const pieces = [
     ...core.array_pieces(arrays, along, each, new core.Limits(maxBuffer(call), most, device.memory), flops),
   ];
-  const throughHost =
-    !result.onHost && !pieces.every((piece) => result.inPlace(call, result.within(piece), binding, true));
+  const throughHost = !result.onHost && !pieces.every((piece) => result.within(piece).inPlace(call, binding, true));
   const { shape, dtype } = result.data;
-  const into = throughHost
-    ? new Labelled(new HostArray(ELEMENTS[dtype].of(sizeOf(shape)), shape, dtype), result.axes)
-    : result;
+  const whole = throughHost ? new HostArray(ELEMENTS[dtype].of(sizeOf(shape)), shape, dtype) : result.data;
+  const into = new Labelled(whole, result.axes);
   for (const piece of pieces) {
     /** @type {DeviceArray[]} */
     const moved = [];
-    const resident = async (/** @type {Labelled} */ one) => {
-      const part = one.within(piece);
-      if (part instanceof DeviceArray && one.inPlace(call, part, binding)) return part;
-      const host = part instanceof DeviceArray ? await call.read(part) : part;
+    const own = async (/** @type {Promise<DeviceArray>} */ made) => {
       call.complete = false;
-      moved.push(await call.device.array(host));
-      return moved[moved.length - 1];
+      return moved[moved.push(await made) - 1];
     };
     try {
       const arrays = [];
-      for (const one of operands) arrays.push(await resident(one));
-      if (into.data instanceof DeviceArray) {
-        await compute(arrays, /** @type {DeviceArray} */ (into.within(piece)));
-      } else {
-        call.complete = false;
-        const ranges = into.ranges(piece);
-        const array = await call.device.empty(
-          ranges.map(([from, to]) => to - from),
-          dtype,
-        );
-        moved.push(array);
-        await compute(arrays, array);
-        place(
-          await array.read(),
-          into.data,
-          ranges.map(([from]) => from),
-        );
+      for (const operand of operands) {
+        const one = operand.within(piece);
+        const { data } = one;
+        const host = data instanceof DeviceArray && !one.inPlace(call, binding) ? await call.read(data) : data;
+        arrays.push(host instanceof DeviceArray ? host : await own(device.array(host)));
       }
+      const ranges = into.ranges(piece);
+      const lengths = ranges.map(([from, to]) => to - from);
+      const target = into.onHost ? await own(device.empty(lengths, dtype)) : into.within(piece).data;
+      await compute(arrays, /** @type {DeviceArray} */ (target));
+      if (whole instanceof HostArray) place(await /** @type {DeviceArray} */ (target).read(), whole, ranges);
     } finally {
       for (const array of moved) array.free();
     }
   }
-  if (throughHost) call.device.write(/** @type {DeviceArray} */ (result.data), /** @type {HostArray} */ (into.data));
+  if (throughHost) device.write(/** @type {DeviceArray} */ (result.data), /** @type {HostArray} */ (whole));
 }
 
-/** Copy `part` into `whole`, beginning at the indices `starts`. @param {HostArray} part @param {HostArray} whole @param {number[]} starts */
-export function place(part, whole, starts) {
-  const strides = denseStrides(whole.shape);
-  const length = part.ndim ? part.shape[part.ndim - 1] : 1;
-  const rows = length ? part.size / length : 0;
+/** Copy `part` into `whole`, at its ranges along the axes. @param {HostArray} part @param {HostArray} whole @param {[number, number][]} ranges */
+function place(part, whole, ranges) {
+  const { strides } = whole;
+  const length = part.columns ?? 1;
+  const first = ranges.reduce((sum, [start], axis) => sum + start * strides[axis], 0);
   const outer = denseStrides(part.shape.slice(0, -1));
-  for (let row = 0; row < rows; row++) {
-    let to = starts.reduce((sum, start, axis) => sum + start * strides[axis], 0);
-    outer.forEach((stride, axis) => (to += (Math.floor(row / stride) % part.shape[axis]) * strides[axis]));
-    whole.data.set(part.data.subarray(row * length, (row + 1) * length), to);
+  for (let from = 0, row = 0; from < part.size; from += length, row++) {
+    const steps = outer.map((stride, axis) => (Math.floor(row / stride) % part.shape[axis]) * strides[axis]);
+    whole.data.set(
+      part.data.subarray(from, from + length),
+      steps.reduce((sum, step) => sum + step, first),
+    );
   }
 }

@@ -5,7 +5,7 @@ import { DeviceArray } from "../engine/array.js";
 import { ProblemError } from "../errors.js";
 import { HostArray, sizeOf } from "../host.js";
 import { make, repr } from "../python.js";
-import { isDense, isGiven, readable, reshaped, rowsOf } from "./operands.js";
+import { isGiven, readable, reshaped, rowsOf } from "./operands.js";
 import { checkOptions, flag } from "./options.js";
 import { Labelled, inPieces, ofProduct } from "./pieces.js";
 import {
@@ -19,10 +19,10 @@ import {
   termsArray,
 } from "./scheme.js";
 
-/** @typedef {import("./operands.js").Data} Data */
-/** @typedef {import("../engine/plans.js").Call} Call */
-/** @typedef {import("../host.js").ElementType} ElementType */
-/** @typedef {import("./scheme.js").Scheme} Scheme */
+/** @import { Data } from "./operands.js" */
+/** @import { Call } from "../engine/plans.js" */
+/** @import { ElementType } from "../host.js" */
+/** @import { Scheme } from "./scheme.js" */
 
 export const QMATMUL = /** @type {const} */ ([
   "scaleA",
@@ -42,7 +42,7 @@ export async function qmatmul(call, givenA, givenB, options) {
   const { core } = call;
   let [a, b] = [call.data(givenA), call.data(givenB)];
   const shape = core.quantized_shape(a, b);
-  const [m, k, n] = [a.shape[a.ndim - 2], a.shape[a.ndim - 1], b.shape[b.ndim - 1]];
+  const [m, k, n] = [a.rows, a.columns, b.columns];
   const types = [call.element(a.dtype), call.element(b.dtype)];
   const scaleC = isGiven(options.scaleC) ? checkedScale(core, "scale_c", options.scaleC, 1).values[0] : null;
   const named = options.outDtype === undefined ? null : call.element(call.dtype(options.outDtype, a.dtype));
@@ -64,7 +64,7 @@ export async function qmatmul(call, givenA, givenB, options) {
   if (!k) [a, b] = noTerms(scheme, [a.dtype, b.dtype], shape);
   /** @type {Data} */
   let c = whole;
-  if (b.ndim === 2 && scheme.zeroA.scalar && scheme.scaleA.scalar && isDense(a))
+  if (b.ndim === 2 && scheme.zeroA.scalar && scheme.scaleA.scalar && a.contiguous)
     [a, c] = [await rowsOf(call, a), reshaped(c, [c.size / n, n])]; // one tall product instead of a batch
   await multiply(call, a, b, scheme, c);
   return whole;
@@ -73,7 +73,7 @@ export async function qmatmul(call, givenA, givenB, options) {
 /** Compute `c` in pieces, one matrix of the batch at a time. @param {Call} call @param {Data} a @param {Data} b @param {Scheme} scheme @param {Data} c */
 async function multiply(call, a, b, scheme, c) {
   const { core } = call;
-  const [m, k, n] = [a.shape[a.ndim - 2], a.shape[a.ndim - 1], b.shape[b.ndim - 1]];
+  const [m, k, n] = [a.rows, a.columns, b.columns];
   const { row, column } = multipliers(scheme, c.dtype);
   const scalar = row === null && column !== null && column.length === 1;
   const settings = {

@@ -5,13 +5,13 @@ import { DeviceArray } from "../engine/array.js";
 import { ELEMENTS, HostArray, sizeOf } from "../host.js";
 import { make } from "../python.js";
 import { sumOverK } from "./float64.js";
-import { dense, isGiven, laidOut, permuted, reshaped, stridesOf, viewOf } from "./operands.js";
+import { dense, isGiven, laidOut, permuted, reshaped, viewOf } from "./operands.js";
 import { flag, number } from "./options.js";
 import { Labelled, inPieces, maxPiece } from "./pieces.js";
 
-/** @typedef {import("./operands.js").Data} Data */
-/** @typedef {import("../engine/plans.js").Call} Call */
-/** @typedef {import("../host.js").ElementType} ElementType */
+/** @import { Data } from "./operands.js" */
+/** @import { Call } from "../engine/plans.js" */
+/** @import { ElementType } from "../host.js" */
 
 export const REDUCE = /** @type {const} */ (["axis", "keepdims", "outDtype"]);
 export const NORMALISE = /** @type {const} */ ({
@@ -71,8 +71,10 @@ async function reduceInto(call, operation, x, y) {
 
 /** Reduce parts of k of length `step`, and combine their results into `y` on the host. @param {Call} call @param {any} operation @param {Data} x @param {HostArray} y @param {number} step */
 async function reduceInParts(call, operation, x, y, step) {
-  const [outer, length, inner] = x.shape;
-  const strides = stridesOf(x);
+  const {
+    strides,
+    shape: [outer, length, inner],
+  } = x;
   const ofParts = async (/** @type {string} */ name, /** @type {ElementType} */ dtype) => {
     const parts = [];
     for (let start = 0; start < length; start += step) {
@@ -178,23 +180,16 @@ export async function gelu(call, given, options) {
 
 /** @param {Call} call @param {Data} x @param {number} axis @returns {Promise<Data>} the array as x[i, k, j], a copy if its strides do not allow such a view */
 async function asIkj(call, x, axis) {
-  if (!(x instanceof DeviceArray)) return reshaped(x, call.core.ikj_shape(x, axis));
   const layout = call.core.ikj(x, axis);
-  return layout ? laidOut(x, layout) : asIkj(call, await call.read(x), axis);
+  return layout ? laidOut(x, layout) : asIkj(call, await dense(call, x), axis);
 }
 
 /** @param {Call} call @param {Data} x @param {number[]} axes @returns {Promise<Data[]>} views x[i, k, j] with k along all of `axes`; their results (i, j) are consecutive in the reduction's result */
 async function eachAsIkj(call, x, axes) {
-  if (x instanceof DeviceArray) {
-    const layouts = call.core.each_ikj(x, axes);
-    return layouts.length
-      ? layouts.map((/** @type {any} */ layout) => laidOut(x, layout))
-      : eachAsIkj(call, await call.read(x), axes);
-  }
+  const layouts = call.core.each_ikj(x, axes);
+  if (layouts.length) return layouts.map((/** @type {any} */ layout) => laidOut(x, layout));
+  if (x instanceof DeviceArray) return eachAsIkj(call, await call.read(x), axes);
   const length = sizeOf(axes.map((axis) => x.shape[axis]));
-  if (axes.length && axes[axes.length - 1] - axes[0] < axes.length) {
-    return [reshaped(x, [sizeOf(x.shape.slice(0, axes[0])), length, sizeOf(x.shape.slice(axes[axes.length - 1] + 1))])];
-  }
   const others = x.shape.map((_, axis) => axis).filter((axis) => !axes.includes(axis));
   return [reshaped(permuted(x, [...others, ...axes]), [x.size / length, length, 1])];
 }

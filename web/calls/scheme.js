@@ -2,9 +2,10 @@
 /** Quantisation: scales, zero points and requantisation in fixed point, bit for bit as in webmm/problems/scheme.py. */
 
 import { HostArray, sizeOf } from "../host.js";
+import { round } from "../python.js";
 
-/** @typedef {import("../bundle.js").Core} Core */
-/** The number mantissa·2^-shift; the mantissa has 31 bits, the highest one set. @typedef {{mantissa: number, shift: number}} FixedPoint */
+/** @import { Core } from "../bundle.js" */
+/** The number mantissa·2^-shift; the mantissa has 31 bits, the highest one set. @typedef {[mantissa: number, shift: number]} FixedPoint */
 /** One value for all rows or columns (`scalar`), or one for each. @typedef {{values: number[], scalar: boolean}} Terms */
 /**
  * The checked scales, zero points and bias of a product; `scaleC` is null if the result is not requantised.
@@ -76,26 +77,17 @@ function fixed(value) {
   let exponent = Math.floor(Math.log2(value)) + 1; // value = fraction·2^exponent, with the fraction in [1/2, 1)
   while (value / 2 ** exponent >= 1) exponent += 1;
   while (value / 2 ** exponent < 0.5) exponent -= 1;
-  return normalised(Math.floor((value / 2 ** exponent) * 2 ** MANTISSA_BITS + 0.5), MANTISSA_BITS - exponent);
-}
-
-/** @param {number} mantissa @param {number} shift @returns {FixedPoint} */
-function normalised(mantissa, shift) {
+  const mantissa = Math.floor((value / 2 ** exponent) * 2 ** MANTISSA_BITS + 0.5);
   const carried = mantissa === 2 ** MANTISSA_BITS; // rounding up produced one more bit
-  return carried ? { mantissa: mantissa / 2, shift: shift - 1 } : { mantissa, shift };
+  return carried ? [mantissa / 2, MANTISSA_BITS - exponent - 1] : [mantissa, MANTISSA_BITS - exponent];
 }
 
 /** @param {FixedPoint} x @returns {FixedPoint} with a shift of 1 to 62; a multiplier that would need a larger shift turns every sum into 0 */
-const clamped = ({ mantissa, shift }) => ({
-  mantissa: shift > MAX_SHIFT ? 0 : mantissa,
-  shift: Math.min(Math.max(shift, 1), MAX_SHIFT),
-});
+const clamped = ([mantissa, shift]) => [shift > MAX_SHIFT ? 0 : mantissa, clip(shift, 1, MAX_SHIFT)];
 
 const bits = new DataView(new ArrayBuffer(4));
 /** @param {number} x @returns {[number, number]} the bits of a float32 */
 const bitsOf = (x) => (bits.setFloat32(0, x), [bits.getInt32(0), 0]);
-/** @param {FixedPoint} x @returns {[number, number]} */
-const pairOf = ({ mantissa, shift }) => [mantissa, shift];
 
 /**
  * @param {Scheme} scheme @param {string} out
@@ -105,12 +97,12 @@ const pairOf = ({ mantissa, shift }) => [mantissa, shift];
 export function multipliers({ scaleA, scaleB, scaleC }, out) {
   if (out === "int32") return { row: null, column: null };
   const exact = out === "float32";
-  const factor = (/** @type {number} */ x) => (exact ? bitsOf(Math.fround(x)) : pairOf(fixed(x)));
+  const factor = (/** @type {number} */ x) => (exact ? bitsOf(Math.fround(x)) : fixed(x));
   if (!scaleA.scalar && !scaleB.scalar) {
     return { row: scaleA.values.map(factor), column: scaleB.values.map((x) => factor(exact ? x : x / (scaleC ?? 1))) };
   }
   const whole = (/** @type {number} */ a, /** @type {number} */ b) =>
-    exact ? bitsOf(Math.fround(a * b)) : pairOf(clamped(fixed((a * b) / (scaleC ?? 1))));
+    exact ? bitsOf(Math.fround(a * b)) : clamped(fixed((a * b) / (scaleC ?? 1)));
   if (!scaleA.scalar) return { row: scaleA.values.map((a) => whole(a, scaleB.values[0])), column: null };
   return { row: null, column: scaleB.values.map((b) => whole(scaleA.values[0], b)) };
 }
@@ -153,18 +145,11 @@ export function spread(x, block, bottom, top, symmetric) {
     for (let j = i * block; j < (i + 1) * block; j++) [low, high] = [Math.min(low, x[j]), Math.max(high, x[j])];
     const scale = Math.fround(symmetric ? Math.max(high, -low) / (top - middle) : (high - low) / (top - bottom));
     scales[i] = scale < 2 ** -126 ? 1 : scale; // for a block of zeros any scale will do
-    zeros[i] = symmetric ? middle : clip(toEven(bottom - low / scales[i]), bottom, top);
-    for (let j = i * block; j < (i + 1) * block; j++) q[j] = clip(toEven(x[j] / scales[i]) + zeros[i], least, top);
+    zeros[i] = symmetric ? middle : clip(round(bottom - low / scales[i]), bottom, top);
+    for (let j = i * block; j < (i + 1) * block; j++) q[j] = clip(round(x[j] / scales[i]) + zeros[i], least, top);
   }
   return { q, scales, zeros };
 }
 
 /** @param {number} x @param {number} low @param {number} high */
 const clip = (x, low, high) => Math.min(Math.max(x, low), high);
-
-/** @param {number} x @returns {number} the nearest whole number, halves to even */
-function toEven(x) {
-  const low = Math.floor(x);
-  const rest = x - low;
-  return rest < 0.5 || (rest === 0.5 && low % 2 === 0) ? low : low + 1;
-}

@@ -3,7 +3,7 @@
 
 import { NoAdapterError, UnsupportedError, inWords } from "../errors.js";
 
-/** @typedef {import("../kernels.js").MatrixShape} MatrixShape */
+/** @import { MatrixShape } from "../kernels.js" */
 export const MATRIX_UNITS = "chromium-experimental-subgroup-matrix";
 export const SIZE_CONTROL = "subgroup-size-control";
 const WANTED_FEATURES = /** @type {GPUFeatureName[]} */ ([

@@ -3,10 +3,10 @@
 
 import { FreedArrayError, ProblemError } from "../errors.js";
 import { ELEMENTS, checkedShape, denseStrides, sizeOf } from "../host.js";
+import { download } from "./transfer.js";
 
-/** @typedef {import("../host.js").ElementType} ElementType */
-/** @typedef {import("../host.js").HostArray} HostArray */
-/** @typedef {import("./engine.js").Engine} Device */
+/** @import { ElementType, HostArray } from "../host.js" */
+/** @import { Engine as Device } from "./engine.js" */
 /** One axis of `slice()`: null for all of it, an index, which drops the axis, or [start, stop, step]. @typedef {null | undefined | number | readonly (number | null | undefined)[]} Range */
 
 /** The owner of a GPU buffer, which returns to the device's pool when it is freed. */
@@ -21,7 +21,7 @@ export class Storage {
 
   /** Return the buffer to the pool; freeing twice is harmless. */
   free() {
-    if (this.buffer) this.device.recycle(this.buffer, this.nbytes);
+    if (this.buffer) this.device.pool.give(this.buffer, this.nbytes);
     this.buffer = null;
   }
 }
@@ -230,7 +230,7 @@ export class DeviceArray {
 
   /** Download the elements, after all work queued on them. @returns {Promise<HostArray>} a copy in host memory, a Matrix for a 2-D array of floats */
   read() {
-    return this.device.download(this);
+    return download(this.device, this);
   }
 
   /** Release the buffer now, for every array that shares it; freeing twice is harmless. */

@@ -6,12 +6,11 @@ import { QMATMUL, QMATMUL_WEIGHTS, qmatmul, qmatmulWeights } from "../calls/quan
 import { GELU, NORMALISE, REDUCE, gelu, normalise, reduce } from "../calls/reduce.js";
 import { Engine } from "./engine.js";
 
-/** @typedef {import("../matrix.js").Matrix} Matrix */
-/** @typedef {import("../host.js").HostArray} HostArray */
-/** @typedef {import("../host.js").HostData} HostData */
-/** @typedef {import("../calls/quantized.js").BlockWeights} BlockWeights */
-/** @typedef {import("../kernels.js").Kernel} Kernel */
-/** @typedef {import("./array.js").DeviceArray} DeviceArray */
+/** @import { Matrix } from "../matrix.js" */
+/** @import { HostArray, HostData } from "../host.js" */
+/** @import { BlockWeights } from "../calls/quantized.js" */
+/** @import { Kernel } from "../kernels.js" */
+/** @import { DeviceArray } from "./array.js" */
 
 /** @typedef {"float32" | "float16"} FloatType */
 /**

@@ -7,7 +7,7 @@ import { Choices } from "../choose.js";
 import { ConfigError, NoAdapterError } from "../errors.js";
 import { Kernel } from "../kernels.js";
 import { ELEMENTS, HostArray, checkedShape, elementType, sizeOf } from "../host.js";
-import { Dict } from "../python.js";
+import { dataclasses } from "../python.js";
 import { grouped } from "../text.js";
 import { MATRIX_UNITS, describe, matrixShapes, openAdapter } from "./adapters.js";
 import { DeviceArray, Storage } from "./array.js";
@@ -19,18 +19,16 @@ import { Pool } from "./pool.js";
 import { roofline } from "./roofline.js";
 import { Submissions } from "./submissions.js";
 import { time } from "./timing.js";
-import { download, upload } from "./transfer.js";
+import { upload } from "./transfer.js";
 
-/** @typedef {import("../host.js").ElementType} ElementType */
-/** @typedef {import("../host.js").HostData} HostData */
-/** @typedef {import("../bundle.js").Python} Python */
-/** @typedef {import("../kernels.js").Config} Config */
-/** @typedef {import("../problems.js").Problem} Problem */
-/** @typedef {import("../problems.js").Task} Task */
-/** @typedef {import("../records.js").RunRecord} RunRecord */
-/** @typedef {import("./roofline.js").Roofline} Roofline */
-/** @typedef {import("./submissions.js").Launch} Launch */
-/** @typedef {import("./timing.js").Timing} Timing */
+/** @import { ElementType, HostData } from "../host.js" */
+/** @import { Python } from "../bundle.js" */
+/** @import { Config } from "../kernels.js" */
+/** @import { Problem, Task } from "../problems.js" */
+/** @import { RunRecord } from "../records.js" */
+/** @import { Roofline } from "./roofline.js" */
+/** @import { Launch } from "./submissions.js" */
+/** @import { Timing } from "./timing.js" */
 
 const SPELLINGS = ["current", "deprecated"]; // of the WGSL built-ins that load and store matrix fragments
 /** @type {Record<string, number>} bytes of an element of A and B in fragments that stages use */
@@ -150,7 +148,7 @@ export class Engine {
    */
   async empty(shape, dtype = "float32") {
     const nbytes = sizeOf(checkedShape(shape)) * ELEMENTS[elementType(dtype)].itemsize;
-    const buffer = await this.buffer(nbytes, `an array of shape ${shape.map(grouped).join("×")}`);
+    const buffer = await this.pool.take(nbytes, `an array of shape ${shape.map(grouped).join("×")}`);
     return new DeviceArray(new Storage(this, buffer, nbytes), shape, dtype);
   }
 
@@ -162,25 +160,6 @@ export class Engine {
     encoder.clearBuffer(array.buffer);
     this.wgpu.queue.submit([encoder.finish()]);
     return array;
-  }
-
-  /**
-   * Take a storage buffer from the pool.
-   * @param {number} bytes rounded up to whole vec4 @param {string} what needs them, for error messages
-   * @returns {Promise<GPUBuffer>} with arbitrary contents; return it with `recycle()`
-   */
-  buffer(bytes, what) {
-    return this.pool.take(bytes, what);
-  }
-
-  /** Return the buffer of a freed array to the pool. @param {GPUBuffer} buffer @param {number} [nbytes] the size that was requested */
-  recycle(buffer, nbytes) {
-    this.pool.give(buffer, nbytes);
-  }
-
-  /** Download an array. @param {DeviceArray} array @returns {Promise<HostArray>} a copy in host memory, a Matrix for a 2-D array of floats */
-  download(array) {
-    return download(this, array);
   }
 
   /** Read back bytes of a buffer, after all queued work. @param {GPUBuffer} buffer @param {number} size @param {number} [offset] @returns {Promise<ArrayBuffer>} */
@@ -208,7 +187,7 @@ export class Engine {
 
   /** @param {Kernel} kernel @param {Problem} p @returns {string | null} why `kernel` cannot compute `p` on this device, or null if it can */
   reason(kernel, p) {
-    return this.choices.reason(kernel, p);
+    return this.choices.refused(kernel.of, this.bundle.problem(p));
   }
 
   /** @param {string} name of a stage @param {Problem} [p] @returns {Kernel} the stage's representative configuration for this device */
@@ -233,7 +212,7 @@ export class Engine {
 
   /** @param {Problem} p @returns {Kernel} the kernel that is likely the fastest for `p` on this device */
   choose(p) {
-    return this.choices.choose(p);
+    return this.bundle.wrap(this.choices.chosen(this.bundle.problem(p)));
   }
 
   /** The package's Python modules, translated to JavaScript. */
@@ -244,11 +223,6 @@ export class Engine {
   /** The device's limits and features, as a translated `Capabilities`. */
   get capabilities() {
     return this.choices.capabilities;
-  }
-
-  /** @param {Python} problem @returns {Python} likewise, for a translated problem: a translated kernel */
-  chosen(problem) {
-    return this.choices.chosen(problem);
   }
 
   // Kernels
@@ -264,11 +238,7 @@ export class Engine {
       return undefined;
     }
     if (typeof kernel !== "string") return kernel instanceof Kernel ? kernel.of : kernel;
-    return this.core.configure(
-      kernel,
-      new Dict(Object.entries(config ?? {}).map(([name, value]) => [name, String(value)])),
-      op,
-    );
+    return this.bundle.configure(kernel, config, op);
   }
 
   /**
@@ -290,19 +260,6 @@ export class Engine {
     if (this.#accepted.has(launch)) return this.submissions.queue(launch);
     await this.guard.using(name, () => this.submit(launch, 1));
     this.#accepted.add(launch);
-  }
-
-  /** @param {Uint32Array<ArrayBuffer>} words @returns {Promise<GPUBuffer>} a uniform buffer that holds them */
-  uniform(words) {
-    return this.launches.uniform(words);
-  }
-
-  /** @param {GPUComputePipeline} pipeline @param {GPUBuffer[]} buffers in the order of their binding numbers @returns {Promise<GPUBindGroup>} */
-  bind(pipeline, buffers) {
-    return this.launches.bind(
-      pipeline,
-      buffers.map((buffer) => ({ buffer })),
-    );
   }
 
   /** Submit a launch `count` times, each in its own compute pass. @param {Launch} launch @param {number} count */
@@ -344,34 +301,14 @@ export class Engine {
    * @returns {RunRecord}
    */
   record(kernel, p, values) {
-    const { name, engine, backend, driver } = this.info;
+    const { m, n, k, dtype, op = "gemm", variant = "" } = p;
+    const { name: adapter, engine, backend, driver } = this.info;
+    const { version } = this.bundle.index;
+    const unmeasured = dataclasses.fields(this.core.Record).map((field) => [field.name, field.make()]);
     return {
-      op: p.op ?? "gemm",
-      kernel: kernel.name,
-      m: p.m,
-      n: p.n,
-      k: p.k,
-      batch: 1,
-      dtype: p.dtype,
-      layout: "nn",
-      variant: p.variant ?? "",
-      engine,
-      adapter: name,
-      backend,
-      driver,
-      version: this.bundle.index.version,
-      config: kernel.config,
-      status: "ok",
-      reason: null,
-      median_us: null,
-      best_us: null,
-      spread_us: null,
-      samples: null,
-      gflops: null,
-      clock: null,
-      max_error: null,
-      error_bound: null,
-      peak_fraction: null,
+      ...Object.fromEntries(unmeasured),
+      ...{ op, kernel: kernel.name, m, n, k, batch: 1, dtype, variant, config: kernel.config },
+      ...{ engine, adapter, backend, driver, version },
       ...values,
     };
   }

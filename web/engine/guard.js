@@ -94,5 +94,15 @@ export async function within(seconds, doing, work) {
   }
 }
 
+/** Return what `work` gives; if it fails, call `free` first. @template T @param {() => void} free @param {() => Promise<T>} work @returns {Promise<T>} */
+export async function orFree(free, work) {
+  try {
+    return await work();
+  } catch (error) {
+    free();
+    throw error;
+  }
+}
+
 /** @returns {Promise<void>} resolves after one turn of the event loop, by which time the loss of a device has been reported */
 export const settled = () => new Promise((resolve) => setTimeout(resolve, 0));

@@ -6,9 +6,9 @@ import { UnsupportedError } from "../errors.js";
 import { Dict } from "../python.js";
 import { TURNS } from "./pool.js";
 
-/** @typedef {import("./array.js").DeviceArray} DeviceArray */
-/** @typedef {import("./engine.js").Engine} Device */
-/** @typedef {import("./submissions.js").Launch} Launch */
+/** @import { DeviceArray } from "./array.js" */
+/** @import { Engine as Device } from "./engine.js" */
+/** @import { Launch } from "./submissions.js" */
 /** Translated kernels and problems, from bundle/core.js. @typedef {any} Kernel @typedef {any} Problem */
 
 // Limits of the caches of a device:
@@ -17,40 +17,27 @@ const MOST_LAUNCHES = 8192; // launches in any case
 const MAX_TOKENS = 4096; // tokens of (kernel, problem) pairs
 const MAX_SCRATCH = 8; // scratch buffers and textures between the dispatches of a launch, shared by all launches
 
-/** @type {WeakMap<GPUBuffer, number>} */
-const numbers = new WeakMap();
-let bufferCount = 0;
-
-/** @param {GPUBuffer} buffer @returns {number} a number that identifies the buffer */
-function numberOf(buffer) {
-  const known = numbers.get(buffer);
-  if (known) return known;
-  numbers.set(buffer, ++bufferCount);
-  return bufferCount;
-}
-
-/** A cache of launches keyed by their buffers, in order; a lookup builds no key string. */
+/** A cache of launches keyed by their buffers, in order, or by a token and these; a lookup builds no text. */
 export class ByBuffers {
-  /** @type {Map<GPUBuffer, any>} a map of maps: keyed by the first buffer, then by the second … */
+  /** @type {Map<any, any>} a map of maps: keyed by the first key, then by the second … */
   #kept = new Map();
   size = 0;
 
-  /** @param {GPUBuffer[]} buffers at least one @returns {Launch | undefined} */
-  get(buffers) {
-    /** @type {any} */
+  /** @param {(number | GPUBuffer)[]} keys at least one @returns {Launch | undefined} */
+  get(keys) {
     let found = this.#kept;
-    for (let i = 0; i < buffers.length && found; i++) found = found.get(buffers[i]);
-    return found;
+    for (let i = 0; i < keys.length && found; i++) found = found.get(keys[i]);
+    return /** @type {any} */ (found);
   }
 
-  /** @param {GPUBuffer[]} buffers of the same number for all entries @param {Launch} launch */
-  set(buffers, launch) {
+  /** @param {(number | GPUBuffer)[]} keys as many for all entries of the same first key @param {Launch} launch */
+  set(keys, launch) {
     let at = this.#kept;
-    for (const buffer of buffers.slice(0, -1)) {
-      if (!at.has(buffer)) at.set(buffer, new Map());
-      at = at.get(buffer);
+    for (const key of keys.slice(0, -1)) {
+      if (!at.has(key)) at.set(key, new Map());
+      at = at.get(key);
     }
-    at.set(buffers[buffers.length - 1], launch);
+    at.set(keys[keys.length - 1], launch);
     this.size += 1;
   }
 
@@ -60,17 +47,9 @@ export class ByBuffers {
   }
 }
 
-/** @param {number} token @param {GPUBuffer[]} buffers @returns {string} the cache key of a launch */
-function keyOf(token, buffers) {
-  let key = String(token);
-  for (const buffer of buffers) key += ` ${numberOf(buffer)}`;
-  return key;
-}
-
 /** The cache of prepared launches of one device, with the uniform buffers and scratch memory that they share. */
 export class Launches {
-  /** @type {Map<string, Launch>} */
-  #kept = new Map();
+  #kept = new ByBuffers();
   /** @type {Map<string, GPUBuffer>} */
   #uniforms = new Map();
   /** @type {Map<string, GPUBuffer | GPUTextureView>} */
@@ -101,7 +80,7 @@ export class Launches {
 
   /** @param {number} token @param {GPUBuffer[]} buffers @returns {Launch | undefined} the cached launch */
   kept(token, buffers) {
-    return this.#kept.get(keyOf(token, buffers));
+    return this.#kept.get([token, ...buffers]);
   }
 
   /**
@@ -124,7 +103,7 @@ export class Launches {
   async prepare(token, kernel, problem, buffers) {
     const launch = await this.#prepare(kernel, problem, buffers);
     if (this.#kept.size >= this.#limit) this.#clear();
-    this.#kept.set(keyOf(token, buffers), launch);
+    this.#kept.set([token, ...buffers], launch);
     return launch;
   }
 
@@ -141,15 +120,13 @@ export class Launches {
   /** @param {Kernel} kernel @param {Problem} problem @param {GPUBuffer[]} buffers @returns {Promise<Launch>} */
   async #prepare(kernel, problem, buffers) {
     const { core } = this.device;
-    const most = Math.min(this.device.limits.maxStorageBufferBindingSize, 2 ** 32);
+    const most = Math.min(this.device.limits.maxStorageBufferBindingSize, core.INDEX_LIMIT);
     /** @type {Map<string, GPUBindingResource>} */
     const resources = new Map();
     const firsts = problem.buffers().map((/** @type {any} */ extent, /** @type {number} */ i) => {
-      const { size } = buffers[i];
-      const whole = size <= most && !(extent.windowed && extent.first);
-      const [offset, nbytes] = whole ? [0, size] : [extent.offset, Math.min(extent.nbytes, size - extent.offset)];
-      resources.set(extent.name, { buffer: buffers[i], offset, size: nbytes });
-      return whole ? 0 : extent.first;
+      const [offset, size, first] = extent.binding(buffers[i].size, most);
+      resources.set(extent.name, { buffer: buffers[i], offset, size });
+      return first;
     });
     const placed = problem.within(firsts);
     for (const scratch of kernel.scratch(placed)) resources.set(scratch.name, await this.#scratchFor(scratch));

@@ -4,7 +4,7 @@
 import { ShaderError, inWords } from "../errors.js";
 import { settled, within } from "./guard.js";
 
-/** @typedef {import("../bundle.js").Binding} Binding */
+/** @import { Binding } from "../bundle.js" */
 const COMPILE_TIMEOUT = 60; // seconds
 /** The pipeline cache of one device. */
 export class Pipelines {

@@ -11,12 +11,10 @@ import { ELEMENTS, HostArray, checkedShape, elementType, sizeOf } from "../host.
 import { DeviceArray, Storage } from "./array.js";
 import { ByBuffers } from "./launch.js";
 
-/** @typedef {import("../host.js").ElementType} ElementType */
-/** @typedef {import("../host.js").HostData} HostData */
-/** @typedef {import("./engine.js").Engine} Device */
-/** @typedef {import("./launch.js").Kernel} Kernel */
-/** @typedef {import("./launch.js").Problem} Problem */
-/** @typedef {import("./submissions.js").Launch} Launch */
+/** @import { ElementType, HostData } from "../host.js" */
+/** @import { Engine as Device } from "./engine.js" */
+/** @import { Kernel, Problem } from "./launch.js" */
+/** @import { Launch } from "./submissions.js" */
 /** A recorded launch: its kernel, its problem, and the numbers of its buffers. @typedef {{token: number, kernel: Kernel, problem: Problem, numbers: number[]}} Queued */
 
 /** A call in progress, which records its steps. Buffers are numbered: those of its operands first, then those that it allocates. */
@@ -92,7 +90,7 @@ export class Call {
    * Queue a problem, with the chosen kernel unless another one is given.
    * @param {Problem} problem @param {DeviceArray[]} arrays @param {Kernel} [kernel]
    */
-  async run(problem, arrays, kernel = this.device.chosen(problem)) {
+  async run(problem, arrays, kernel = this.device.choices.chosen(problem)) {
     const launch = await this.device.launches.get(kernel, problem, arrays);
     await this.device.queue(kernel.name, launch);
     const numbers = arrays.map((array) => this.storages.indexOf(array.storage));

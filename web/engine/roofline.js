@@ -5,38 +5,33 @@ import { MemoryLimitError } from "../errors.js";
 import { Matrix } from "../matrix.js";
 import { time } from "./timing.js";
 
-/** @typedef {import("./engine.js").Engine} Device */
-/** @typedef {import("../bundle.js").RooflineRows} RooflineRows */
+/** @import { Engine as Device } from "./engine.js" */
 /** @typedef {{gflops: number, gbytes: number}} Roofline */
 
 const COPY_WARM_UP = 0.1; // seconds, for the roofline's kernels
 
 /** Measure the peak arithmetic and memory rates; takes about a second. @param {Device} device @returns {Promise<Roofline>} in GFLOP/s and GB/s */
 export async function roofline(device) {
-  const { cpu, gpu } = device.bundle.index.roofline;
-  const rows = device.info.kind === "cpu" ? cpu : gpu;
+  const cpu = device.info.kind === "cpu";
   let gflops = 0;
   const seed = new Matrix(new Float32Array(8).fill(0.5), [2, 4]);
-  for (const row of rows.fma) {
-    const launch = { label: "fma", settings: row.settings, workgroups: row.workgroups, results: row.results };
-    gflops = Math.max(gflops, row.flops / (await microkernel(device, launch, seed)) / 1e3);
+  for (const { settings, workgroups, invocations, flops } of device.core.fma_variants(cpu)) {
+    const launch = { label: "fma", settings: Object.fromEntries(settings), workgroups, results: invocations };
+    gflops = Math.max(gflops, flops / (await microkernel(device, launch, seed)) / 1e3);
   }
-  return { gflops, gbytes: await copyRate(device, rows.copy) };
+  return { gflops, gbytes: await copyRate(device, device.core.copy_bytes(cpu)) };
 }
 
-/** @param {Device} device @param {RooflineRows["copy"]} row @returns {Promise<number>} 10⁹ bytes per second, reads and writes both counted */
-async function copyRate(device, row) {
-  let nbytes = Math.min(row.nbytes, device.limits.maxStorageBufferBindingSize, device.limits.maxBufferSize);
+/** @param {Device} device @param {number} most bytes of the buffer @returns {Promise<number>} 10⁹ bytes per second, reads and writes both counted */
+async function copyRate(device, most) {
+  const workgroup = device.core.COPY_WORKGROUP;
+  let nbytes = Math.min(most, device.limits.maxStorageBufferBindingSize, device.limits.maxBufferSize);
   for (; ; nbytes /= 2) {
     const vectors = Math.floor(nbytes / 16);
-    const workgroups = Math.ceil(vectors / row.workgroup);
+    const workgroups = Math.ceil(vectors / workgroup);
+    const launch = { label: "copy", settings: { workgroup }, workgroups, results: vectors };
     try {
-      const best = await microkernel(
-        device,
-        { label: "copy", settings: { workgroup: row.workgroup }, workgroups, results: vectors },
-        null,
-      );
-      return (2 * 16 * vectors) / best / 1e3;
+      return (2 * 16 * vectors) / (await microkernel(device, launch, null)) / 1e3;
     } catch (error) {
       if (!(error instanceof MemoryLimitError) || nbytes < 2 ** 24) throw error; // phones may have less memory to spare
     }
@@ -49,17 +44,19 @@ async function copyRate(device, row) {
  * @returns {Promise<number>} best time in µs
  */
 async function microkernel(device, run, seed) {
-  const { core, index } = device.bundle;
+  const { core } = device;
   const code = await device.bundle.text(`roofline/${run.label}.wgsl`, run.settings);
-  const pipeline = await device.pipelines.of(code, run.label, index.roofline.bindings);
+  const pipeline = await device.pipelines.of(code, run.label, core.BINDINGS);
   const result = await device.empty([run.results, 4]);
   let source = null;
   try {
     source = seed ? await device.array(seed) : await device.empty([run.results, 4]);
-    const bindGroup = await device.bind(pipeline, [source.buffer, result.buffer]);
+    const buffers = [source, result].map(({ buffer }) => ({ buffer }));
+    const bindGroup = await device.launches.bind(pipeline, buffers);
     const y = Math.ceil(run.workgroups / core.MAX_WORKGROUPS);
-    return (await time(device, [{ pipeline, bindGroup, grid: [Math.ceil(run.workgroups / y), y, 1] }], COPY_WARM_UP))
-      .best_us;
+    /** @type {import("./submissions.js").Step} */
+    const step = { pipeline, bindGroup, grid: [Math.ceil(run.workgroups / y), y, 1] };
+    return (await time(device, [step], COPY_WARM_UP)).best_us;
   } finally {
     source?.free();
     result.free();

@@ -3,8 +3,8 @@
 
 import { encode } from "./submissions.js";
 
-/** @typedef {import("./engine.js").Engine} Device */
-/** @typedef {import("./submissions.js").Launch} Launch */
+/** @import { Engine as Device } from "./engine.js" */
+/** @import { Launch } from "./submissions.js" */
 /** @typedef {{median_us: number, best_us: number, spread_us: number, samples: number, clock: "timestamp" | "wall"}} Timing */
 
 /** The time of the last measurement on each device, in ms. @type {WeakMap<Device, number>} */
@@ -15,38 +15,39 @@ const timed = new WeakMap();
  * @param {Device} device @param {Launch} launch @param {number} [warmUp] in seconds
  * @returns {Promise<Timing>}
  */
-export async function time(device, launch, warmUp = device.bundle.index.timing.warm_up) {
-  const rule = device.bundle.index.timing;
+export async function time(device, launch, warmUp = device.core.WARM_UP) {
+  const { BATCH_TIME, COLD, WAKE, sample_count: sampleCount } = device.core;
   await device.synchronize();
-  if (device.info.kind !== "cpu" && performance.now() - (timed.get(device) ?? -Infinity) > 1e3 * rule.cold)
-    warmUp += rule.wake;
+  if (device.info.kind !== "cpu" && performance.now() - (timed.get(device) ?? -Infinity) > 1e3 * COLD) warmUp += WAKE;
   await wall(device, launch, 1); // drivers compile at the first dispatch
   let estimate = await wall(device, launch, 1);
+  const batchOf = () => Math.max(1, Math.floor(BATCH_TIME / estimate));
   for (let spent = estimate; spent < warmUp;) {
-    const batch = clamp(Math.floor(rule.batch_time / estimate), 1, 1000);
+    const batch = Math.min(batchOf(), 1000);
     const took = await wall(device, launch, batch);
     estimate = took / batch;
     spent += took;
   }
-  const count = clamp(Math.floor(rule.sample_time / Math.max(estimate, 1e-9)), rule.min_samples, rule.max_samples);
-  const batch = Math.max(1, Math.floor(rule.batch_time / estimate));
-  const timing = await sampled(device, launch, count, batch);
+  const timing = await sampled(device, launch, sampleCount(estimate), batchOf());
   timed.set(device, performance.now());
   return timing;
 }
 
 /** @param {Device} device @param {Launch} launch @param {number} count @param {number} batch @returns {Promise<Timing>} */
 async function sampled(device, launch, count, batch) {
-  const rule = device.bundle.index.timing;
+  const { BATCH_TIME, MIN_SAMPLES, SAMPLE_TIME, Timing } = device.core;
+  const summary = (/** @type {number[]} */ seconds, /** @type {Timing["clock"]} */ clock) => ({
+    ...Timing.of(seconds, clock),
+  });
   if (device.features.has("timestamp-query")) {
     const ticks = await timestamps(device, launch, count, 1);
     // Browsers may round timestamps to 0.1 ms; samples are then as long as those of the wall clock.
     if (!isCoarse(ticks)) return summary(ticks, "timestamp");
-    const longer = await timestamps(device, launch, rule.min_samples + 4, batch);
+    const longer = await timestamps(device, launch, MIN_SAMPLES + 4, batch);
     if (longer.every((seconds) => seconds > 0)) return summary(longer, "timestamp");
   }
   const walls = [];
-  for (let i = 0; i < Math.min(count, rule.sample_time / rule.batch_time); i++)
+  for (let i = 0; i < Math.min(count, SAMPLE_TIME / BATCH_TIME); i++)
     walls.push((await wall(device, launch, batch)) / batch);
   return summary(walls, "wall");
 }
@@ -91,17 +92,6 @@ async function timestamps(device, launch, samples, batch) {
   }
 }
 
-/** @param {number[]} seconds @param {"timestamp" | "wall"} clock @returns {Timing} */
-function summary(seconds, clock) {
-  const us = seconds.map((s) => s * 1e6).sort((x, y) => x - y);
-  const at = (/** @type {number} */ q) => {
-    const position = clamp(q * (us.length + 1) - 1, 0, us.length - 1); // as Python's statistics.quantiles
-    const low = Math.floor(position);
-    return us[low] + (position - low) * (us[Math.min(low + 1, us.length - 1)] - us[low]);
-  };
-  return { median_us: at(0.5), best_us: us[0], spread_us: at(0.75) - at(0.25), samples: us.length, clock };
-}
-
 /** @param {number[]} seconds @returns {boolean} whether the clock is too coarse for samples of this length */
 function isCoarse(seconds) {
   // Chromium rounds to 0.1 ms, Dawn drops the last 16 bits of a nanosecond count.
@@ -111,6 +101,3 @@ function isCoarse(seconds) {
   );
   return seconds.some((s) => s <= 0) || rounded;
 }
-
-/** @param {number} value @param {number} low @param {number} high */
-const clamp = (value, low, high) => Math.min(Math.max(value, low), high);

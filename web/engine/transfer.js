@@ -6,9 +6,9 @@ import { ELEMENTS, HostArray, sizeOf } from "../host.js";
 import { Matrix } from "../matrix.js";
 import { roundUp } from "./pool.js";
 
-/** @typedef {import("../host.js").Elements} Elements */
-/** @typedef {import("./array.js").DeviceArray} DeviceArray */
-/** @typedef {import("./engine.js").Engine} Device */
+/** @import { Elements } from "../host.js" */
+/** @import { DeviceArray } from "./array.js" */
+/** @import { Engine as Device } from "./engine.js" */
 
 /** Overwrite `target`, which must be contiguous and consist of whole 32-bit words, with `host`. @param {Device} device @param {HostArray} host @param {DeviceArray} target */
 export function upload(device, host, target) {

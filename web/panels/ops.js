@@ -32,15 +32,14 @@ const SIZES = [
   [4096, 4096, 4096],
   [333, 257, 129],
 ];
-const LADDERS = 4; // the first of index.ladders; the others have the same stages
 
 /** @param {App} app @returns {{title: string, load: () => Explained | Promise<Explained>}[]} */
 export function explained(app) {
-  const ladders = app.bundle.index.ladders.slice(0, LADDERS);
+  const { ladders, explained, shown: exhibits } = app.bundle.index;
   return [
     { title: "Matrix product", load: () => products(app) },
-    ...ladders.map((title, i) => ({ title, load: () => known(app, i) })),
-    ...app.bundle.index.shown.map(([title], i) => ({ title, load: () => shown(app, i) })),
+    ...explained.map((i) => ({ title: ladders[i], load: () => known(app, i) })),
+    ...exhibits.map(([title], i) => ({ title, load: () => shown(app, i) })),
   ];
 }
 

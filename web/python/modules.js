@@ -33,6 +33,14 @@ function plain(x) {
   return isObject(x) && x.constructor.__fields__ ? dataclasses.asdict(x) : x;
 }
 
+export const json = {
+  /** @param {string} text @returns {any} with a Dict for each object; throws JavaScript's SyntaxError */
+  loads: (text) =>
+    JSON.parse(text, (_, x) =>
+      typeof x === "object" && x !== null && !Array.isArray(x) ? new Dict(Object.entries(x)) : x,
+    ),
+};
+
 export const typing = {
   /** @param {any} hint */
   get_args: (hint) => hint,

@@ -129,15 +129,9 @@ export class PySet extends Set {
 
 /** @param {any} a @param {any} b @returns {boolean} */
 export function eq(a, b) {
+  if (typeof a === "boolean") a = Number(a);
+  if (typeof b === "boolean") b = Number(b);
   if (a === b) return true;
-  if (typeof a === "boolean" || typeof b === "boolean")
-    return (
-      typeof a !== "object" &&
-      typeof b !== "object" &&
-      Number(a) === Number(b) &&
-      typeof a !== "string" &&
-      typeof b !== "string"
-    );
   for (const x of [a, b]) if (x instanceof Undefined) x.fail();
   if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
   if (Array.isArray(a)) return Array.isArray(b) && a.length === b.length && a.every((x, i) => eq(x, b[i]));

@@ -107,6 +107,7 @@ class Op(ABC, Generic[P]):
     shape: ClassVar[str] = "N nor MxNxK"  # the forms of a size, for error messages
     result: ClassVar[str] = "C"  # the name of the result, for messages
     indices: ClassVar[int] = 2  # of an element of the result that `webmm debug --at` must name; others are 0
+    operator: ClassVar[str] = ""  # how Python spells a call, whose wall clock `webmm bench` shows: A @ B
     unit: ClassVar[str] = "GFLOP/s"
     plotted: ClassVar[bool] = False  # whether the peak is the rate of FMAs: records go on a roofline
     axes: ClassVar[int] = 3  # the sizes m, n, k that a label shows at least: others only if they are not 1

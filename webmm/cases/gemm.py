@@ -151,6 +151,7 @@ class GemmOp(Op[Gemm]):
 
     name = "gemm"
     shape = "N nor MxNxK (a batch: 64x64x64@8)"
+    operator = "A @ B"
     plotted = True
     variants = ("", "high")  # the precision, "" for the default
     tried = (  # aligned, with ragged edges, vectors, transposed, and a K beyond the limit of loop iterations

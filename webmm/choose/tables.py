@@ -58,6 +58,11 @@ def from_json(text: str) -> Model:
     document = json.loads(text)
     if document["schema"] != SCHEMA:
         raise ValueError(f"this is not a {SCHEMA} document")
+    return model_of(document)
+
+
+def model_of(document: Mapping[str, Any]) -> Model:
+    """Return the model in a parsed document; the page calls it, too."""
     families = {name: Family(**family) for name, family in document["families"].items()}
     return Model(Machine(**document["machine"]), families, rates=Rates.of(document.get("rates")))
 

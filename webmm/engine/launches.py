@@ -156,11 +156,9 @@ class Launches:
         most = min(self._device.capabilities.limit("max-storage-buffer-binding-size"), INDEX_LIMIT)
         least = minimum_seconds(self._device.info.kind, problem.flops, problem.bytes)
         for extent, block in zip(extents, blocks, strict=False):
-            size = block.buffer.size
-            whole = size <= most and not (extent.windowed and extent.first)
-            offset, nbytes = (0, size) if whole else (extent.offset, min(extent.nbytes, size - extent.offset))
+            offset, nbytes, first = extent.binding(block.buffer.size, most)
             resources[extent.name] = (block.buffer, offset, nbytes)
-            firsts.append(0 if whole else extent.first)
+            firsts.append(first)
         problem = problem.within(tuple(firsts))
         if len(blocks) > len(extents):
             debug = blocks[-1].buffer

@@ -3,13 +3,14 @@
 An idle GPU lowers its clock: after two warm-up calls, a kernel has measured a third of its real speed. So the warm-up
 lasts until 0.2 s have passed, for any number of calls, and longer if nothing was timed for a while. An idle H200 goes
 from 1980 to 345 MHz within about three seconds, and returns to full speed only after 0.35 s of work.
+
+The constants of the rule, `sample_count()` and `Timing` are in the translated subset (docs/page.md).
 """
 
 from __future__ import annotations
 
 import functools
 import math
-import statistics
 import time
 import weakref
 from collections.abc import Callable, MutableMapping, Sequence
@@ -45,9 +46,17 @@ class Timing:
     @classmethod
     def of(cls, seconds: list[float], clock: str) -> Timing:
         """Summarise samples given in seconds."""
-        us = [s * 1e6 for s in seconds]
-        low, _, high = statistics.quantiles(us, n=4) if len(us) > 1 else (us[0], 0.0, us[0])
-        return cls(statistics.median(us), min(us), high - low, len(us), clock)
+        us = sorted(s * 1e6 for s in seconds)
+        low, median, high = (_quantile(us, part) for part in (0.25, 0.5, 0.75))
+        return cls(median, us[0], high - low, len(us), clock)
+
+
+def _quantile(ordered: list[float], part: float) -> float:
+    """Return the number below which so large a part of a population is, of which these are samples."""
+    last = len(ordered) - 1
+    place = min(max(part * (last + 2) - 1, 0), last)
+    low = int(place)
+    return ordered[low] + (place - low) * (ordered[min(low + 1, last)] - ordered[low])
 
 
 def sample_count(seconds: float, sample_time: float = SAMPLE_TIME) -> int:

@@ -1,4 +1,7 @@
-"""Measured limits of a device: the f32 FMA rate, memory and cache bandwidth, and the cost of a dispatch."""
+"""Measured limits of a device: the f32 FMA rate, memory and cache bandwidth, and the cost of a dispatch.
+
+What describes the kernels of a roofline is in the translated subset (docs/page.md).
+"""
 
 from __future__ import annotations
 

@@ -32,9 +32,7 @@ Floats = NDArray[np.float64]
 def bound(problem: Gemm | WeightOnly) -> float:
     """Return the largest error, as a multiple of |A|·|B|, that rounding can explain."""
     out = problem.out_dtype
-    sums = problem.dtype.sums
-    eps = problem.eps if isinstance(problem, Gemm) else sums.eps
-    return problem.k * eps + (out.eps if out != sums else 0.0)
+    return problem.k * problem.eps + (out.eps if out != problem.dtype.sums else 0.0)
 
 
 @dataclass(frozen=True)

@@ -37,11 +37,13 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.choose": ("candidates",),
     "webmm.choose.gemm": ("attainable", "pieces"),
     "webmm.choose.limits": ("dispatch_limits",),
-    "webmm.choose.model": ("Family", "Machine", "Model"),
+    "webmm.choose.tables": ("model_of",),
     "webmm.choose.tuned": ("engine_of_record", "refusal"),
     "webmm.cut.arrays": ("Extents", "array_pieces"),
     "webmm.cut.pieces": ("Limits",),
-    "webmm.engine.rates": ("Rates",),
+    "webmm.engine.timing": (
+        *("BATCH_TIME", "COLD", "MIN_SAMPLES", "SAMPLE_TIME", "Timing", "WAKE", "WARM_UP", "sample_count"),
+    ),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
     "webmm.wgsl.epilogues": ("ACTIVATIONS", "BIASES", "Epilogue", "Terms", "activation_name"),
     "webmm.kernels": ("STAGES", "configure", "kernel_class"),
@@ -77,8 +79,8 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     ),
     "webmm.problems.weights": ("BITS", "BLOCKS", "WeightOnly"),
     "webmm.measure.records": ("Record",),
+    "webmm.measure.roofline": ("BINDINGS", "COPY_WORKGROUP", "copy_bytes", "fma_variants"),
     "webmm.wgsl.render": ("ENTRY_POINT", "params_bytes", "render", "tidy"),
-    "webmm.version": ("__version__",),
 }
 # Attributes that translated code reads of the modules of `choose`, and of objects that JavaScript passes in: devices,
 # arrays, the template environment.

@@ -7,10 +7,7 @@ from typing import Any
 
 from webmm.choose import tables, tuned
 from webmm.dtypes import FLOATS
-from webmm.engine import timing
-from webmm.measure import roofline
 from webmm.measure.records import REPORT, Record
-from webmm.measure.records import SCHEMA as RECORDS
 from webmm.page import ladders, rows
 from webmm.version import ADDRESS, __version__
 
@@ -22,29 +19,15 @@ def index() -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "version": __version__,
-        "records": RECORDS,
         "report": REPORT,
         "address": ADDRESS,
         "ladders": [ladder.title for ladder in ladders.every()],
+        "explained": ladders.explained(),
         "ops": rows.index(),
         "shown": rows.titles(),
-        "timing": _timing(),
         "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny, "features": sorted(d.features)} for d in FLOATS},
-        "roofline": _roofline(),
         "tuned": _tuned(),
         "models": sorted(tables.shipped()),
-    }
-
-
-def _timing() -> dict[str, Any]:
-    return {
-        "warm_up": timing.WARM_UP,
-        "cold": timing.COLD,
-        "wake": timing.WAKE,
-        "sample_time": timing.SAMPLE_TIME,
-        "min_samples": timing.MIN_SAMPLES,
-        "max_samples": timing.MAX_SAMPLES,
-        "batch_time": timing.BATCH_TIME,
     }
 
 
@@ -56,23 +39,3 @@ def _tuned() -> list[dict[str, Any]]:
         for record in tuned.shipped()
         if tuned.family(record) == "dawn"
     ]
-
-
-def _roofline() -> dict[str, Any]:
-    """Return the settings of the micro-kernels that measure the roofline, for GPUs and for software adapters."""
-
-    def rates(cpu: bool) -> dict[str, Any]:
-        return {
-            "fma": [
-                {
-                    "settings": variant.settings,
-                    "workgroups": variant.workgroups,
-                    "results": variant.invocations,
-                    "flops": variant.flops,
-                }
-                for variant in roofline.fma_variants(cpu)
-            ],
-            "copy": {"workgroup": roofline.COPY_WORKGROUP, "nbytes": roofline.copy_bytes(cpu)},
-        }
-
-    return {"bindings": [dataclasses.asdict(b) for b in roofline.BINDINGS], "gpu": rates(False), "cpu": rates(True)}

@@ -31,6 +31,18 @@ def every() -> list[Ladder]:
     return list(itertools.chain(*(op.ladders for op in OPS.values())))
 
 
+def explained() -> list[int]:
+    """Return the numbers of the ladders that the Explain panel shows: all with a stage that none before them has."""
+    known: set[type[Kernel[Any]]] = set()
+    numbers = []
+    for i, ladder in enumerate(every()):
+        own = {type(kernel) for kernels in ladder.kernels.values() for kernel in kernels}
+        if not own <= known:
+            numbers.append(i)
+        known |= own
+    return numbers
+
+
 def made_for_gpus(problem: Problem) -> Iterator[Kernel[Any]]:
     """Yield Python's candidates for `problem` on a typical GPU, best first: with subgroups, then without."""
     for lanes in (32, 0):

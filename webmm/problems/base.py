@@ -52,6 +52,15 @@ class Extent:
         """The size of the window in bytes, rounded up to whole vec4, as buffers are."""
         return -(-self.end * self.dtype.itemsize // 16) * 16 - self.offset
 
+    def binding(self, size: int, most: int) -> tuple[int, int, int]:
+        """Return offset and bytes of the binding in a buffer of `size` bytes, and the first element that it covers.
+
+        It is of the whole buffer if a binding may have `most` bytes, so that shaders for parts of it can share it.
+        """
+        if size <= most and not (self.windowed and self.first):
+            return 0, size, 0
+        return self.offset, min(self.nbytes, size - self.offset), self.first
+
 
 def windowed(extents: tuple[Extent, ...], starts: tuple[int, ...]) -> tuple[Extent, ...]:
     """Return `extents` moved to the elements `starts`, at which bindings may start; unchanged if `starts` is empty."""

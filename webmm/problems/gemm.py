@@ -67,7 +67,7 @@ class Gemm(Terms, Product):
     @property
     def eps(self) -> float:
         """The machine epsilon of the error bound k·eps·(|A|·|B|)."""
-        return HIGH_F64 if self.dtype.wide and self.precision == "high" else self.dtype.sums.eps
+        return HIGH_F64 if self.dtype.wide and self.precision == "high" else super().eps
 
     @property
     def layout(self) -> str:

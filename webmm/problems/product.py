@@ -36,6 +36,11 @@ class Product(Problem):
         return 2 * self.m * self.n * self.k * self.batch
 
     @property
+    def eps(self) -> float:
+        """The machine epsilon of the error bound k·eps·(|A|·|B|)."""
+        return self.dtype.sums.eps
+
+    @property
     def vec_c(self) -> bool:
         """Whether C can be stored by vec4."""
         return self.n % 4 == 0

@@ -10,8 +10,7 @@ from typing import Any
 
 from webmm.cases import OPS
 from webmm.cases.base import Op, Size
-from webmm.choose import adapted, candidates, choose, refused, tuned
-from webmm.choose.gemm import pieces
+from webmm.choose import COLUMNS, adapted, candidates, choose, refused, tuned
 from webmm.choose.limits import dispatch_limits
 from webmm.cut.pieces import Piece
 from webmm.dtypes import BYTES
@@ -25,7 +24,6 @@ from webmm.measure.records import Record
 from webmm.measure.selftest import run as run_selftest
 from webmm.problems import DEFAULT_OP
 from webmm.problems.base import Problem
-from webmm.problems.gemm import Gemm
 from webmm.problems.product import Product
 from webmm.report import Open, first_line, plain, progress_bar, right, show_reasons
 from webmm.text import printable
@@ -61,7 +59,7 @@ def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open)
         lines = [f"{title(problem)} on {device.info}"]
         if problem.dtype.wide and device.info.kind == "cpu":
             lines.append(f"this device is a CPU, on which NumPy is faster for {problem.dtype.name}")
-        cut = _pieces(problem, device) if isinstance(problem, Gemm) else []
+        cut = _pieces(problem, device)
         if len(cut) > 1:
             problem = cut[0].problem
             lines.append(f"too large for one dispatch: cut into {len(cut):,} pieces, the first is {title(problem)}")
@@ -98,15 +96,22 @@ def loads_of(kernel: Kernel[Any], problem: Problem) -> str:
     return f"{loads_per_fma(traffic):.2g}" if traffic else ""
 
 
-def _pieces(problem: Gemm, device: Device) -> list[Piece]:
-    """Return the pieces that a product is cut into; raises ProblemError if there are more than MAX_DISPATCHES."""
+def _pieces(problem: Problem, device: Device) -> list[Piece]:
+    """Return the pieces that the dispatches of a problem are cut into, [] for an op of which only arrays are cut.
+
+    Raises ProblemError if there are more than MAX_DISPATCHES.
+    """
+    column = COLUMNS.get(problem.op)
+    if column is None or not hasattr(column, "pieces"):
+        return []
     most = dispatch_limits(device, problem.dtype)
     dispatches = max(problem.flops / most.flops, problem.bytes / most.binding)
     if dispatches > MAX_DISPATCHES:
         raise ProblemError(
             f"{problem} takes at least {dispatches:,.0f} dispatches; explain handles at most {MAX_DISPATCHES:,}"
         )
-    return pieces(problem, device, most)
+    cut: list[Piece] = column.pieces(problem, device, most)
+    return cut
 
 
 def tune(

@@ -25,7 +25,6 @@ from webmm.measure import roofline
 from webmm.measure.bench import CPU_STAGE, Bench, Progress, record_of, relative, time_product
 from webmm.measure.records import Record
 from webmm.problems.base import Problem
-from webmm.problems.gemm import Gemm
 from webmm.report import Open, plain, progress_bar, show_profile, show_reasons
 from webmm.report.choice import loads_of
 
@@ -61,7 +60,7 @@ def run_bench(open_device: Open, wanted: Wanted) -> tuple[list[Record], roofline
         results = measured(replace(bench, clock=wanted.clock))
         _check_some_can_run(results)
         found = None if wanted.trace is None else _profile_fastest(device, op, kernels, results)
-        calls = _calls(device, results)
+        calls = _calls(device, op, results)
     for size in dict.fromkeys(record.size for record in results):
         console.print(ladder_table([record for record in results if record.size == size], op))
         show_reasons([record for record in results if record.size == size])
@@ -121,24 +120,23 @@ def measured(bench: Bench) -> list[Record]:
         return list(replace(bench, on_progress=show).run())
 
 
-def problem_of(record: Record) -> Problem:
+def problem_of(record: Record) -> Any:
     """Return the problem, with dense operands, that a record measured."""
     sizes = record.m, record.n, record.k, record.batch
-    problem: Problem = op_of(record.op, record.variant).dense(sizes, record.dtype, record.layout)
-    return problem
+    return op_of(record.op, record.variant).dense(sizes, record.dtype, record.layout)
 
 
-def _calls(device: Device, results: list[Record]) -> dict[str, str]:
-    """Return, for each size of a gemm, a line with the wall clock of a public call."""
-    timed = {r.size: problem_of(r) for r in results if r.median_us and r.kernel != CPU_STAGE}
+def _calls(device: Device, op: Op[Any], results: list[Record]) -> dict[str, str]:
+    """Return, for each size of an op that has an operator, a line with the wall clock of a public call."""
+    timed = {r.size: problem_of(r) for r in results if op.operator and r.median_us and r.kernel != CPU_STAGE}
     words = {}
     for size, problem in timed.items():
-        if not isinstance(problem, Gemm):
-            continue
         with suppress(WebmmError):  # if memory is short, the ladder has reported it
             took, kernel = time_product(device, problem)
             rate = problem.flops / took.median_us / 1e3
-            words[size] = f"A @ B, wall clock of a call: {duration(took.median_us)}, {rate:,.1f} GFLOP/s, by {kernel}"
+            words[size] = (
+                f"{op.operator}, wall clock of a call: {duration(took.median_us)}, {rate:,.1f} GFLOP/s, by {kernel}"
+            )
     return words
 
 
