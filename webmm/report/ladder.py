@@ -179,7 +179,18 @@ def ladder_table(records: list[Record], op: Op[Any]) -> Table:
     title = " ".join(filter(None, (records[0].size, layout, records[0].dtype, records[0].variant)))
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("kernel", no_wrap=True)
-    heads = ("median", "best", op.unit, f"× {order[0]}", "× before", "× NumPy", "of peak", "loads/FMA", "error", "bound")
+    heads = (
+        "median",
+        "best",
+        op.unit,
+        f"× {order[0]}",
+        "× before",
+        "× NumPy",
+        "of peak",
+        "loads/FMA",
+        "error",
+        "bound",
+    )
     for name in heads:
         table.add_column(name, justify="right", no_wrap=True)
     for record in timed:
