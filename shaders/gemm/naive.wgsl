@@ -19,6 +19,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3u, @builtin(num_workgroups) grid: 
         return;
     }
 {{ matrix.bases() }}
+    //# inner
     var sum: {{ real }} = 0.0;
 {% call matrix.k_loop() %}
         let a_reg = load_a(a_base, row, k);
@@ -29,4 +30,5 @@ fn main(@builtin(workgroup_id) workgroup: vec3u, @builtin(num_workgroups) grid: 
         dbg(ACC, row, col, k, sum);
 {% endcall %}
     store_c(c_base, row, col, sum);
+    //# end
 }

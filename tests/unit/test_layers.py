@@ -27,7 +27,7 @@ LAYERS = (
     "dask",
     *("wgsl.naga", "wgsl.tint", "wgsl.check", "plugins", "measure.diagnosis", "measure.bench"),
     *("foreign", "debug", "measure.selftest", "measure.tuner", "measure.first_use"),
-    "page",
+    *("learn", "page"),
     *("report", "cli"),
     "",  # webmm itself: exports public names, and passes objects of higher layers to lower ones
 )

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 def ladder(stages: Mapping[str, type[Kernel[Any]]]) -> Iterator[type[Kernel[Any]]]:
-    """Yield stages in order: each after the one that it follows; stages that follow the same one are sorted by name.
+    """Yield stages in order: each after the one that it follows; of stages that follow the same one, that with fewer
+    followers of its own comes first, then by name.
 
     Stages on matrix units, which few devices offer to shaders, come last. Raises ConfigError if a stage follows one
     that does not exist.
     """
 
-    def after(name: str) -> Iterator[type[Kernel[Any]]]:
-        for follower in sorted(key for key, cls in stages.items() if cls.follows == name):
-            yield stages[follower]
-            yield from after(follower)
+    def after(name: str) -> list[type[Kernel[Any]]]:
+        branches = [[cls, *after(cls.name)] for cls in stages.values() if cls.follows == name]
+        return [cls for branch in sorted(branches, key=lambda each: (len(each), each[0].name)) for cls in branch]
 
-    order = list(after(""))
+    order = after("")
     if lost := [cls for cls in stages.values() if cls not in order]:
         raise ConfigError(
             f"{lost[0].name} of {lost[0].op} follows {lost[0].follows!r}, which is not a stage of the ladder"

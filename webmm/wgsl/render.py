@@ -41,6 +41,7 @@ MAX_TEXT = 200_000
 MAX_STEPS = 50_000  # of the loops of a template, each of which writes at least 20 characters
 
 DEBUG_LINE = re.compile(r"^[ \t]*dbg\w*\(.*\);\n", re.MULTILINE)
+REGION_LINE = re.compile(r"^[ \t]*//#.*\n", re.MULTILINE)  # a mark around a region that a chapter shows
 TAG = re.compile(r"^[ \t]*dbg\w*\(([A-Z]\w*), ", re.MULTILINE)  # the tag that such a line records
 FRAGMENT_TAGS = ("SHARED_A", "SHARED_B", "ACC")  # the tags that dbg_fragment() records
 
@@ -247,7 +248,8 @@ def _render(
 
 
 def finished(text: str, tags: tuple[str, ...] | None) -> str:
-    """Return a template's text, without debug lines unless these record `tags`."""
+    """Return a template's text without the marks of regions, and without debug lines unless these record `tags`."""
+    text = REGION_LINE.sub("", text)
     return DEBUG_LINE.sub("", text) if tags is None else text
 
 

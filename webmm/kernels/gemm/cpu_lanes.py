@@ -14,7 +14,7 @@ class CpuLanes(LaneTiles[Gemm], GemmKernel):
     """A (tm, lanes·tn) tile of C per workgroup, which is one subgroup, whose lanes broadcast A to each other."""
 
     name = "cpu_lanes"
-    follows = "subgroup"
+    follows = "tile_2d"
     summary = "for CPU adapters: A broadcast within a subgroup"
     a_vector_axis = "k"
     b_vector_axis = "n"

@@ -16,7 +16,7 @@ class Shared(GemmKernel):
     """A square tile of C per workgroup, one element per invocation, from tiles of A and B in workgroup memory."""
 
     name = "shared"
-    follows = "tile_2d"
+    follows = "workgroup_2d"
     summary = "square tiles in workgroup memory"
 
     tile: int = tunable(16, (8, 16, 32), "rows and columns of the tiles of A, B and C")

@@ -39,7 +39,7 @@ class SplitK(Divided[Gemm], RegisterTiled):
     """As `pipelined`; groups of invocations, and workgroups, each compute a part of k for the same tile of C."""
 
     name = "split_k"
-    follows = "persistent"
+    follows = "pipelined"
     summary = "k is split among invocations and workgroups"
 
     slices: int = tunable(2, (1, 2, 4, 8), "groups of invocations per workgroup, each with every SLICES-th step of k")

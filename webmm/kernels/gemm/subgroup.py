@@ -17,7 +17,7 @@ class Subgroup(GemmKernel):
     """A (tm, tn) tile of C per lane, with the lanes in `ly` rows; a workgroup is one subgroup."""
 
     name = "subgroup"
-    follows = "gemv"
+    follows = "blocked"
     summary = "register tiles filled by shuffles within a subgroup, not from workgroup memory"
     a_vector_axis = "k"
     b_vector_axis = "n"

@@ -18,7 +18,7 @@ class Columns(ReduceKernel):
     """Four consecutive j per invocation; `wx` × `wy` invocations share a strip of 4·wx columns."""
 
     name = "columns"
-    follows = "two_pass"
+    follows = "tree"
     summary = "invocations along the kept axis"
     vectorizes = "j"
 

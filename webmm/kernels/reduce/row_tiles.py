@@ -17,7 +17,7 @@ class RowTiles(ReduceKernel):
     """`per_row` neighbouring invocations share a row and combine their partial results without a barrier."""
 
     name = "row_tiles"
-    follows = "columns_two_pass"
+    follows = "subgroup"
     summary = "many short rows per workgroup"
 
     lanes: int = tunable(128, (32, 64, 128, 256), "invocations per workgroup")

@@ -108,7 +108,7 @@ class TwoPass(SecondPass):
     """Each row in `splits` parts, with a workgroup each."""
 
     name = "two_pass"
-    follows = "alone"
+    follows = "tree"
     summary = "many workgroups per row, for few long ones"
 
     lanes: int = tunable(256, (4, 8, 32, 64, 128, 256, 512, 1024), "invocations per workgroup")

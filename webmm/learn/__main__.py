@@ -1,0 +1,58 @@
+"""`python -m webmm.learn` writes what the chapters' directives stand for into docs/learn, and the drawings.
+
+With `--check`, it writes nothing, and its exit code is 1 if a file is not what would be written.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from webmm.errors import ConfigError
+from webmm.learn import excerpts, numbers, pictures  # noqa: F401 - they register their directives
+from webmm.learn.chapters import folder
+from webmm.learn.directives import filled
+from webmm.learn.pictures import MADE
+
+
+def made() -> dict[Path, str]:
+    """Return the files of the chapters and drawings with their contents; raises ConfigError with file and directive."""
+    files = {}
+    for path in sorted(folder().rglob("*.md")):
+        up = "../" * (len(path.relative_to(folder()).parts) - 1)
+        try:
+            text = filled(path.read_text(encoding="utf-8"))
+        except ConfigError as error:
+            raise ConfigError(f"{path.relative_to(folder())}: {error}") from error
+        files[path] = text.replace("](DRAWINGS/", f"]({up}drawings/")
+    return files | {folder() / "drawings" / name: svg for name, svg in MADE.items()}
+
+
+def stale() -> dict[Path, str | None]:
+    """Return the files that differ from what would be written, with their contents; None: nothing asks for it."""
+    files = made()
+    old = {path: None for path in (folder() / "drawings").glob("*.svg") if path not in files}
+    return old | {path: text for path, text in files.items() if not path.is_file() or path.read_text("utf-8") != text}
+
+
+def main(arguments: list[str]) -> int:
+    """Write the files, or tell which are not up to date."""
+    try:
+        changed = stale()
+    except ConfigError as error:
+        print(f"webmm.learn: {error}", file=sys.stderr)
+        return 2
+    for path, text in changed.items():
+        print(path.relative_to(folder()))
+        if "--check" in arguments:
+            continue
+        if text is None:
+            path.unlink()
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    return int("--check" in arguments and bool(changed))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,31 @@
+"""What directives need of kernels: stages by the words of a chapter, problems, and text around a mark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from webmm.cases import op_of
+from webmm.errors import ConfigError
+from webmm.kernels import STAGES
+from webmm.kernels.base import Kernel
+from webmm.problems.base import Problem
+
+
+def stage_of(words: str, **tunables: Any) -> Kernel[Any]:
+    """Return the kernel of OP/STAGE with tunables; raises ConfigError if there is no such stage or tunable."""
+    op, _, name = words.partition("/")
+    if op not in STAGES or name not in STAGES[op]:
+        raise ConfigError(f"{words} is not a stage; write OP/STAGE, such as gemm/naive")
+    cls = STAGES[op][name]
+    known = {tunable for tunable, _, _ in cls().constants}
+    if unknown := set(tunables) - known:
+        raise ConfigError(f"{words} has no tunable {min(unknown)!r}; it has {', '.join(sorted(known)) or 'none'}")
+    kernel: Kernel[Any] = cls(**tunables)
+    return kernel
+
+
+def problem_for(words: str, size: str, dtype: str = "float32") -> Problem:
+    """Return the dense problem of an op, OP[:VARIANT] or OP/STAGE, and a size: one number for all sides, or MxNxK."""
+    row = op_of(words.partition("/")[0])
+    problem: Problem = row.problem(row.parse(size), dtype)
+    return problem
