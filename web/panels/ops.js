@@ -15,7 +15,7 @@ import { available } from "./ladder.js";
 /**
  * The stages of an op, and the problems to show them on; `measure` is null if this page cannot run them.
  * @typedef {{
- *   stages: string[], first: string, sizes: [string, string][], usual: string, dtypes: [string, string][],
+ *   op: string, stages: string[], first: string, sizes: [string, string][], usual: string, dtypes: [string, string][],
  *   kernel: (stage: string, size: string, dtype: string) => Kernel, problem: (size: string, dtype: string) => Python,
  *   offered?: (stage: string) => Kernel[] | undefined,
  *   measure: ((bench: Bench, kernel: Kernel, size: string, dtype: string) => Promise<RunRecord>) | null,
@@ -32,13 +32,13 @@ const SIZES = [
   [4096, 4096, 4096],
   [333, 257, 129],
 ];
-const LADDERS = 4; // the first of index.ladders; the others have the same stages
+const LADDERS = 5; // the first of index.ladders; the others have the stages of row sums
 
-/** @param {App} app @returns {{title: string, load: () => Explained | Promise<Explained>}[]} */
+/** @param {App} app @returns {{title: string, load: () => Promise<Explained>}[]} */
 export function explained(app) {
   const ladders = app.bundle.index.ladders.slice(0, LADDERS);
   return [
-    { title: "Matrix product", load: () => products(app) },
+    { title: "Matrix product", load: async () => products(app) },
     ...ladders.map((title, i) => ({ title, load: () => known(app, i) })),
     ...app.bundle.index.shown.map(([title], i) => ({ title, load: () => shown(app, i) })),
   ];
@@ -49,6 +49,7 @@ export function products(app) {
   const { bundle, device } = app;
   const sizeOf = (/** @type {string} */ size) => SIZES[Number(size)];
   return {
+    op: "gemm",
     stages: bundle.stages,
     first: "pipelined",
     sizes: SIZES.map(([m, n, k], i) => [String(i), shape({ m, n, k })]),
@@ -88,6 +89,7 @@ async function known({ bundle, device }, number) {
   const sizes = [...new Set(cases.map(({ problem }) => shape(problem)))];
   const dtypes = [...new Set(cases.map(({ problem }) => problem.dtype))];
   return {
+    op,
     stages: [...new Set([...shown, ...others])],
     first: shown[shown.length - 1],
     sizes: sizes.map((size) => [size, size]),
@@ -117,6 +119,7 @@ async function shown(app, number) {
   const suits = (/** @type {string} */ dtype) =>
     stages.some((stage) => kernel(stage).of.unsuited(problem(sizes[0][0], dtype)) === null);
   return {
+    op,
     stages,
     first: stages[0],
     sizes,

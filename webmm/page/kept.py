@@ -14,6 +14,7 @@ from pathlib import Path
 from webmm import plugins
 from webmm.config import settings
 from webmm.errors import ConfigError
+from webmm.learn import chapters
 from webmm.page import bundle, leaderboard, minify
 from webmm.page.script import templates
 from webmm.wgsl import naga
@@ -73,7 +74,13 @@ def _name() -> str:
 
 
 def _sources() -> Iterator[Path]:
-    for folder in (Path(bundle.__file__).parents[1], shader_folder(), bundle.web_folder(), leaderboard.folder()):
+    for folder in (
+        Path(bundle.__file__).parents[1],
+        shader_folder(),
+        bundle.web_folder(),
+        leaderboard.folder(),
+        chapters.folder(),
+    ):
         for root, folders, names in os.walk(folder):
             folders[:] = [name for name in folders if name not in ("node_modules", "__pycache__")]
             yield from (Path(root, name) for name in names)
