@@ -34,22 +34,24 @@ def test_the_table_is_in_the_order_of_the_ladder_and_compares_with_the_stage_tha
 def test_a_stage_of_several_settings_is_compared_with_the_fastest() -> None:
     slow, fast = record("tile_1d", 8, config={"tm": 4}), record("tile_1d", 6, config={"tm": 8})
     columns = table(record("naive", 12), slow, fast, record("tile_2d", 3))
-    assert [label.strip().split()[0] for label in columns[0]] == ["naive", "tile_1d", "tile_1d", "tile_2d"]
+    assert [label.strip("└ ").split()[0] for label in columns[0]] == ["naive", "tile_1d", "tile_1d", "tile_2d"]
     assert columns[5] == ["–", "–", "–", "2"]
 
 
 def test_branches_are_indented() -> None:
     stages, depth = STAGES["gemm"], depths()
-    assert depth["naive"] == 0
-    assert depth["persistent"] == depth["pipelined"] + 1, "matrix_unit, which comes last, follows pipelined, too"
-    assert depth["matrix_unit"] == depth["pipelined"]
+    assert depth["naive"] == depth["shared"] == depth["matrix_unit"] == 0
+    assert depth["tile_1d"] == depth["tile_2d"] == depth["split_k"] == 1
     columns = table(*(record(name, 1 + i) for i, name in enumerate(stages)))
-    assert [len(label) - len(label.lstrip()) for label in columns[0]] == [2 * depth[name] for name in stages]
-    branch: list[str] = []  # the last stage of each depth: what an indented table says that a stage follows
+    shown = dict(zip(stages, columns[0], strict=True))
+    assert shown["shared"] == "shared"
+    assert (shown["tile_1d"], shown["tile_2d"]) == ("└ tile_1d", "  tile_2d")
+    branches: list[str] = []  # the last stage above, by depth: what an indented table says that a stage follows
     for name, cls in stages.items():
-        above = branch[: depth[name] + 1] or [""]
-        assert cls.follows == above[-1]
-        branch = [*branch[: depth[name]], name] if depth[name] < len(branch) else [*branch, name]
+        begins = "└" in shown[name]
+        above = branches[: depth[name] + (not begins)]
+        assert cls.follows == (above[-1] if above else ""), name
+        branches = [*branches[: depth[name]], name]
 
 
 def test_the_table_fits_its_width() -> None:

@@ -91,6 +91,14 @@ export function setup(app, root) {
     await tell(`${source.op}/${kernel.name}`);
   }
 
+  /** Open a stage that was chosen, and give it an address. @param {string} name */
+  function visit(name) {
+    open(name);
+    app.place = `${source.op}/${name}`;
+    history.pushState(null, "", `#explain/${app.place}`);
+    void tell(app.place);
+  }
+
   /** Show a chapter; a stage without one has the words of its shader's header. @param {string} name */
   async function tell(name) {
     changed.hidden = true;
@@ -123,7 +131,7 @@ export function setup(app, root) {
         name: "stage",
         value: name,
         checked: name === source.first,
-        onchange: () => (location.hash = `explain/${source.op}/${name}`),
+        onchange: () => visit(name),
       });
     stages.replaceChildren(...source.stages.map((name) => h("label", {}, radio(name), h("span", {}, name))));
     open(source.first);

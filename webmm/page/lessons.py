@@ -20,6 +20,7 @@ from webmm.page.translated import deflated
 HEADING = re.compile(r"<(/?)h([1-4])\b")
 STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
 ALIGNED = re.compile(r'style="text-align:(\w+)"')  # the page's policy allows no inline styles
+WITHIN = re.compile(r'href="#(?!explain/)')
 ELSEWHERE = re.compile(r'<a href="(?!#|https?:)[^"]*">(.*?)</a>', re.DOTALL)  # files that the page does not have
 
 
@@ -42,6 +43,7 @@ def html(chapter: Chapter) -> str:
     text = chapters.html(chapter, lambda name: f"#explain/{name.replace('#', '~')}", _drawing)
     text = HEADING.sub(lambda tag: f"<{tag[1]}h{int(tag[2]) + 2}", text)
     text = ALIGNED.sub(r'class="\1"', text.replace(' id="', ' id="to-'))
+    text = WITHIN.sub(f'href="#explain/{chapter.name}~', text)
     return ELSEWHERE.sub(r"\1", text)
 
 

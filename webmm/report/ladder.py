@@ -19,7 +19,7 @@ from webmm.dtypes import dtype_of
 from webmm.engine.device import Device
 from webmm.engine.profiling import Profile, profile
 from webmm.errors import UnsupportedError, WebmmError
-from webmm.kernels import depths, label_of
+from webmm.kernels import STAGES, depths, label_of
 from webmm.kernels.base import Kernel
 from webmm.measure import roofline
 from webmm.measure.bench import CPU_STAGE, Bench, Progress, record_of, relative, time_product
@@ -165,9 +165,10 @@ def _profile_fastest(device: Device, op: Op[Any], kernels: list[Any], results: l
 def ladder_table(records: list[Record], op: Op[Any]) -> Table:
     """Return the records of one size as a table in the order of the ladder, branches indented, the fastest in bold.
 
-    Each stage is compared with the first, and with the one that it follows: the nearest above with no more indentation.
+    Each stage is compared with the first, and with the one that it follows: where a branch begins (└) the nearest above
+    with less indentation, else the one before it on its branch.
     """
-    order, inward = [stage.name for stage in op.stages], depths(op.name)
+    order = [stage.name for stage in op.stages]
     place = {name: i for i, name in enumerate(order)}
     timed = sorted(
         (r for r in records if r.median_us), key=lambda r: (place.get(r.kernel, len(order)), r.median_us or math.inf)
@@ -196,7 +197,7 @@ def ladder_table(records: list[Record], op: Op[Any]) -> Table:
     for record in timed:
         label = label_of(record) if record.kernel != CPU_STAGE else "cpu (NumPy)"
         table.add_row(
-            "  " * inward.get(record.kernel, 0) + label,
+            _branch(record) + label,
             duration(record.median_us),
             duration(record.best_us),
             f"{op.rate(record):,.{1 if op.rate(record) < 1000 else 0}f}",
@@ -210,6 +211,14 @@ def ladder_table(records: list[Record], op: Op[Any]) -> Table:
             style="bold" if record is fastest else "",
         )
     return table
+
+
+def _branch(record: Record) -> str:
+    """Return what stands before a stage: spaces for the branches that lead to it, └ where the last one begins."""
+    inward = depths(record.op) if record.op in STAGES else {}
+    depth = inward.get(record.kernel, 0)
+    begins = depth and inward.get(STAGES[record.op][record.kernel].follows, 0) < depth
+    return "  " * (depth - 1) + ("└ " if begins else "  ") if depth else ""
 
 
 def _loads(record: Record) -> str:
