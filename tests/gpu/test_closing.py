@@ -107,3 +107,18 @@ def test_close_waits_for_transfers_in_other_threads(monkeypatch):
         thread.join(20)
         assert not thread.is_alive()
     assert np.array_equal(found[0], np.arange(9))
+
+
+PENDING = """
+import sys
+from webmm import Device
+gpu = Device()
+api = gpu.engine.api
+buffer = gpu.wgpu_device.create_buffer(size=1 << 20, usage=api.BufferUsage.MAP_READ | api.BufferUsage.COPY_DST)
+api.kept = gpu, buffer, gpu.engine.map(buffer, "READ", 1 << 20)  # until after webmm's modules are cleared
+"""
+
+
+def test_a_process_ends_while_a_mapping_is_pending():
+    done = subprocess.run([sys.executable, "-c", PENDING], capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr

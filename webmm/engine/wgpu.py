@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import itertools
 import logging
@@ -152,14 +153,19 @@ _numbers = itertools.count(1)
 
 @functools.cache
 def _callback(ffi: Any) -> Any:
-    """Return the C function that wgpu-native calls with the status of a mapping; it is never freed."""
-    mappings = _mappings  # module globals are cleared before the last devices are destroyed
+    """Return the C function that wgpu-native calls with the status of a mapping.
+
+    It is never freed: a buffer whose mapping is pending may be released when Python has cleared all modules.
+    """
+    mappings = _mappings
 
     def set_status(status: int, message: Any, number: Any, unused: Any) -> None:
         del message, unused
         mappings.pop(int(ffi.cast("uintptr_t", number))).status = status
 
-    return ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)", set_status)
+    callback = ffi.callback("void(WGPUMapAsyncStatus, WGPUStringView, void *, void *)", set_status)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(callback))
+    return callback
 
 
 @functools.cache
