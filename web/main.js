@@ -192,7 +192,7 @@ function setupTabs(app) {
   });
   const go = () => {
     const [panel, ...rest] = location.hash.startsWith("#run=") ? ["tune"] : location.hash.slice(1).split("/");
-    const tab = tabs.find((each) => each.getAttribute("aria-controls") === panel);
+    const tab = panel ? tabs.find((each) => each.getAttribute("aria-controls") === panel) : tabs[0];
     app.place = tab ? rest.join("/") : app.place;
     if (tab) open(tab);
     if (app.place) app.dispatchEvent(new Event("place"));

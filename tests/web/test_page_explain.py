@@ -325,3 +325,25 @@ def test_names_of_matrices_are_not_over_the_tile(page) -> None:
         })"""
     )
     assert not covered
+
+
+def test_explain_says_what_each_change_of_a_slider_gains(page) -> None:
+    show(page, "explain")
+    page.select_option("#explain-size", label="64³")
+    page.check("#explain input[value=tile_2d]", force=True)
+    assert page.is_hidden("#explain-ablate")
+    for name, key in (("tm", "Home"), ("wx", "Home")):
+        page.focus(f"#tunable-{name}")
+        page.keyboard.press(key)
+    page.click("#explain-ablate")
+    page.wait_for_selector("#explain-ablation tr >> nth=4")
+    rows = [row.split("\t") for row in page.locator("#explain-ablation tr").all_inner_texts()]
+    assert [name for name, *_ in rows] == [
+        *("tile_2d", "wx 16 → 8", "tm 4 → 2", "all together", "expected if independent")
+    ]
+    gains = [float(gain.removesuffix(" ×")) for _, _, gain in rows]
+    speeds = [float(speed.split()[0]) for _, speed, _ in rows[:4]]
+    assert gains[0] == 1
+    for gain, speed in zip(gains[1:4], speeds[1:], strict=True):
+        assert gain == pytest.approx(speed / speeds[0], rel=0.02)
+    assert gains[4] == pytest.approx(gains[1] * gains[2], rel=0.02)

@@ -7,6 +7,7 @@ import { shape, speedOf, unitOf } from "../ops.js";
 import { taskOf } from "../prepared.js";
 import { dataclasses } from "../python.js";
 import { inWords } from "../webmm.js";
+import { ablation } from "./ablate.js";
 import { chapterView } from "./chapter.js";
 import { changedIn, codeView } from "./code.js";
 import { explained, products } from "./ops.js";
@@ -28,6 +29,7 @@ export function setup(app, root) {
   /** @type {import("./ops.js").Explained} */
   let source = products(app);
   let kernel = source.kernel(source.first, source.usual, "float32");
+  let standard = kernel; // the configuration that the stage was opened with
   const stages = h("div", { class: "stages", role: "radiogroup", "aria-label": "Stage" });
   const about = h("div", { class: "about-stage" });
   const changed = h("p", {});
@@ -49,6 +51,7 @@ export function setup(app, root) {
   const traffic = trafficView(app);
   const code = codeView(app);
   const steps = stepsView(app);
+  const ablate = ablation(app, measured);
   const chapter = chapterView(app, { op: () => source.op, measure: measureBoth });
 
   root.append(
@@ -67,7 +70,15 @@ export function setup(app, root) {
         "div",
         { class: "workbench" },
         code.element,
-        h("div", { class: "card" }, picture, sliders, reason, h("div", { class: "row" }, run, outcome)),
+        h(
+          "div",
+          { class: "card" },
+          picture,
+          sliders,
+          reason,
+          h("div", { class: "row" }, run, ablate.run, outcome),
+          ablate.table,
+        ),
       ),
       h("div", { class: "story" }, chapter.element, steps.element, traffic.element),
     ),
@@ -148,6 +159,7 @@ export function setup(app, root) {
     void steps.show(source.op, name);
     sliders.replaceChildren(...tunables.map(control));
     if (!tunables.length) sliders.append(h("p", { class: "hint" }, "This stage has no tunables."));
+    standard = kernel;
     choose(kernel);
   }
 
@@ -254,6 +266,7 @@ export function setup(app, root) {
     const why = refused();
     reason.textContent = why ? `Cannot run here: ${why}.` : "";
     run.disabled = Boolean(why);
+    ablate.show(standard, kernel, !why);
     sliders.classList.toggle("ineligible", Boolean(why));
     void showCode();
   }

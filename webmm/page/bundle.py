@@ -33,7 +33,7 @@ from webmm.page.script.program import Program
 ON_DEMAND = ("bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/", "bundle/learn/")
 PANELS = (  # of the page, and parts of them
     *("multiply", "matrices", "form", "options", "large", "explain", "ops", "ladders", "picture", "code", "traffic"),
-    *("tune", "compare", "help", "report", "chapter", "steps"),
+    *("tune", "compare", "help", "report", "chapter", "steps", "ablate"),
 )
 LAZY = (  # … and modules.
     *(*ON_DEMAND, "bundle/ladders.js", *(f"bundle/{name}" for name in core.LATE)),
