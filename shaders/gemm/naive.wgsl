@@ -7,9 +7,12 @@
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}
 
+//# loads
 {{ matrix.load_a() }}
 {{ matrix.load_b() }}
+//# end
 {{ matrix.store_c() }}
+//# place
 @compute @workgroup_size(1)
 fn main(@builtin(workgroup_id) workgroup: vec3u, @builtin(num_workgroups) grid: vec3u) {
     let index = workgroup.x + workgroup.y * grid.x;
@@ -18,6 +21,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3u, @builtin(num_workgroups) grid: 
     if (row >= params.m) {
         return;
     }
+    //# end
 {{ matrix.bases() }}
     //# inner
     var sum: {{ real }} = 0.0;

@@ -8,8 +8,10 @@
 {% include "common/header.wgsl" %}
 
 // Nested arrays let the compiler hoist the engine's bounds checks out of the loop over kk.
+//# tiles
 var<workgroup> a_tile: array<array<{{ real }}, TILE>, TILE>; // [row][kk]
 var<workgroup> b_tile: array<array<{{ real }}, TILE>, TILE>; // [kk][col]
+//# end
 
 {{ matrix.load_a(row=s.edge_m, k=s.edge_k) }}
 {{ matrix.load_b(k=s.edge_k, col=s.edge_n) }}
@@ -24,6 +26,7 @@ fn main(
     let row = row0 + local.y;
     let col = col0 + local.x;
 {{ matrix.bases() }}
+    //# inner
     var sum: {{ real }} = 0.0;
     for (var k0 = 0u; k0 < params.k; k0 += TILE) {
         a_tile[local.y][local.x] = load_a(a_base, row, k0 + local.x);
@@ -40,4 +43,5 @@ fn main(
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
     }
     store_c(c_base, row, col, sum);
+    //# end
 }

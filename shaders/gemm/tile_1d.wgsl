@@ -9,6 +9,7 @@
 {{ matrix.load_a(row=s.edge_m) }}
 {{ matrix.load_b(col=s.edge_n) }}
 {{ matrix.store_c(row=s.edge_m, col=s.edge_n) }}
+//# place
 @compute @workgroup_size(WX, WY)
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
@@ -18,7 +19,9 @@ fn main(
 {{ matrix.tile_origin("WY", "(4u * WX)") }}
     let row = row0 + local.y;
     let col = col0 + local.x * 4u;
+    //# end
 {{ matrix.bases() }}
+    //# inner
     var acc = {{ vec4r }}();
 {% call matrix.k_loop() %}
         let a_reg = load_a(a_base, row, k);
@@ -33,6 +36,7 @@ fn main(
         acc = fma({{ vec4r }}(a_reg), b_reg, acc);
         dbg_n(ACC, row, col, k, acc);
 {% endcall %}
+    //# end
 {% for j in range(4) %}
     store_c(c_base, row, col + {{ j }}u, acc[{{ j }}]);
 {% endfor %}

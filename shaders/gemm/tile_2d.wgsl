@@ -20,6 +20,7 @@ fn main(
     let row = row0 + local.y * TM;
     let col = col0 + local.x * 4u;
 {{ matrix.bases() }}
+    //# inner
 {% for i in range(kernel.tm) %}
     var acc_{{ i }} = {{ vec4r }}();
 {% endfor %}
@@ -38,6 +39,7 @@ fn main(
         dbg_n(ACC, row + {{ i }}u, col, k, acc_{{ i }});
 {% endfor %}
 {% endcall %}
+    //# end
 {% for i in range(kernel.tm) %}
 {% for j in range(4) %}
     store_c(c_base, row + {{ i }}u, col + {{ j }}u, acc_{{ i }}[{{ j }}]);

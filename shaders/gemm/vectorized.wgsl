@@ -8,10 +8,14 @@
 
 const INVOCATIONS = BM * BN / 4u; // per workgroup
 
+//# tiles
 var<workgroup> a_tile: array<array<{{ vec4r }}, BK / 4u>, BM>; // [row][kk/4], four elements along k
 var<workgroup> b_tile: array<array<{{ vec4r }}, BN / 4u>, BK>; // [kk][col/4], four elements along n
+//# end
 
+//# loads
 {{ matrix.load_a4(row=s.edge_m, k=s.edge_k) }}
+//# end
 {{ matrix.load_b4(k=s.edge_k, col=s.edge_n) }}
 {{ matrix.store_c4(row=s.edge_m, col=s.edge_n) }}
 @compute @workgroup_size(BN / 4u, BM)
@@ -23,6 +27,7 @@ fn main(
 ) {
 {{ matrix.tile_origin("BM", "BN") }}
 {{ matrix.bases() }}
+    //# inner
     var acc = {{ vec4r }}();
     for (var k0 = 0u; k0 < params.k; k0 += BK) {
         // Consecutive invocations read consecutive elements of storage, whichever layout a matrix has.
@@ -55,4 +60,5 @@ fn main(
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
     }
     store_c4(c_base, row0 + local.y, col0 + local.x * 4u, acc);
+    //# end
 }

@@ -10,6 +10,7 @@
 {{ matrix.load_a() }}
 {{ matrix.load_b() }}
 {{ matrix.store_c() }}
+//# place
 @compute @workgroup_size(SIZE)
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
@@ -22,7 +23,9 @@ fn main(
     if (row >= params.m) {
         return;
     }
+    //# end
 {{ matrix.bases() }}
+    //# inner
     var sum: {{ real }} = 0.0;
 {% call matrix.k_loop() %}
         let a_reg = load_a(a_base, row, k);
@@ -33,4 +36,5 @@ fn main(
         dbg(ACC, row, col, k, sum);
 {% endcall %}
     store_c(c_base, row, col, sum);
+    //# end
 }

@@ -4,11 +4,13 @@ import re
 
 import pytest
 
+from webmm.choose.tables import shipped
 from webmm.errors import ConfigError
 from webmm.kernels import STAGES
-from webmm.learn import chapters, excerpts, numbers, pictures
+from webmm.learn import chapters, counts, excerpts, machines, numbers, pictures
 from webmm.learn.__main__ import stale
 from webmm.learn.directives import filled
+from webmm.learn.drawings import find
 from webmm.learn.drawings.tiles import own, tile_of
 from webmm.learn.kernels import problem_for, stage_of
 from webmm.wgsl.render import render, shader_folder
@@ -25,6 +27,7 @@ def test_a_directive_is_filled_in_a_line_and_as_a_block():
     made = filled(block)
     assert "-->\n**naive**\n\n```wgsl\nvar sum: f32 = 0.0;" in made
     assert filled(made) == made
+    assert filled(f"<!-- here gemm/naive -->\n{block}") == f"<!-- here gemm/naive -->\n{made}"
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,9 @@ def test_a_directive_is_filled_in_a_line_and_as_a_block():
         ("<!-- code gemm/naive inner bm=3 --><!-- end -->", "no tunable 'bm'"),
         ("<!-- traffic gemm/naive speed --><!-- end -->", "'speed' is not counted"),
         ("<!-- drawing cat --><!-- end -->", "no drawing 'cat'"),
+        ("<!-- machine h300 clock --><!-- end -->", "no table 'h300'"),
+        ("<!-- machine nvidia-h200 weight --><!-- end -->", "no 'weight'"),
+        ("<!-- clocks gemm/naive h200-f32 77 --><!-- end -->", "no record of gemm/naive at 77"),
     ],
 )
 def test_what_cannot_be_filled_is_an_error(text, words):
@@ -69,6 +75,24 @@ def test_figures_agree_with_the_records():
     assert numbers.traffic("gemm/naive", "flop_per_byte") == "0.25"
 
 
+def test_a_table_of_counts_has_the_stage_before_and_no_row_of_zeros():
+    head, _, *rows = counts.counts("gemm/shared").split("\n")
+    assert head == "| M=N=K = 4096 | workgroup_2d | shared |"
+    assert "| loads from storage per FMA | 2 | 0.125 |" in rows
+    assert "| FMAs between barriers | – | 8 |" in rows
+    assert "barriers" not in counts.counts("gemm/tile_1d")
+
+
+def test_figures_of_a_device_are_those_of_its_table():
+    hardware = shipped()["nvidia-h200"].machine
+    assert machines.machine("nvidia-h200", "workgroups") == f"{hardware.workgroups}"  # not those of its rates
+    found = numbers.best("gemm/naive", "h200-f32", "1024")
+    assert found
+    assert found.median_us
+    steps = 1024**3 / (132 * 32)  # of an invocation, one after the other
+    assert machines.clocks("gemm/naive", "h200-f32", "1024") == f"{found.median_us * 1980 / steps:,.0f}"
+
+
 @pytest.mark.parametrize(
     ("stage", "count"),
     [("naive", 1), ("tile_1d", 4), ("tile_2d", 16), ("shared", 1), ("blocked", 64), ("pipelined", 64)],
@@ -80,6 +104,19 @@ def test_a_picture_shows_every_element_of_an_invocation_within_its_tile(stage, c
     assert len(set(cells)) == len(cells) == count
     assert all(0 <= r < rows and 0 <= c < columns for r, c in cells) or kernel.grid.elements
     assert f"{len(cells)} element" in pictures.drawing("tile", f"gemm/{stage}")
+
+
+def test_a_picture_of_a_step_has_a_cell_for_each_load_and_each_sum():
+    svg = str(find()["step"](stage_of("gemm/tile_2d", tm=2)))
+    assert (svg.count('class="slab"'), svg.count('class="mine"')) == (6, 8)
+    assert "6 loads, 8 FMAs" in svg
+
+
+def test_a_picture_of_lanes_marks_those_with_an_invocation():
+    svg = str(find()["lanes"](stage_of("gemm/naive"), stage_of("gemm/workgroup_1d")))
+    assert (svg.count('class="mine"'), svg.count('class="faint"')) == (1 + 32, 31)
+    assert "naive: 1 of 32 lanes, 32 subgroups" in svg
+    assert "workgroup_1d: 32 of 32 lanes, 64 subgroups" in svg
 
 
 def test_the_header_of_a_template_names_the_stage_that_it_follows():

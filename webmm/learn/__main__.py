@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from webmm.errors import ConfigError
-from webmm.learn import excerpts, numbers, pictures  # noqa: F401 - they register their directives
+from webmm.learn import counts, excerpts, machines, numbers, pictures  # noqa: F401 - they register their directives
 from webmm.learn.chapters import folder
 from webmm.learn.directives import filled
 from webmm.learn.pictures import MADE

@@ -16,7 +16,9 @@ from webmm.errors import ConfigError
 
 Directive = Callable[..., str]
 DIRECTIVES: dict[str, Directive] = {}
-PLACE = re.compile(r"<!-- (?P<name>[a-z_]+)(?P<words>(?: [^ >]+)*) -->(?P<body>.*?)<!-- end -->", re.DOTALL)
+PLACE = re.compile(
+    r"<!-- (?P<name>(?!here |end )[a-z_]+)(?P<words>(?: [^ >]+)*) -->(?P<body>.*?)<!-- end -->", re.DOTALL
+)
 OPEN = re.compile(r"<!-- ([a-z_]+)(?: [^ >]+)* -->")
 LONE = ("here", "end")  # marks that have no text of their own
 

@@ -37,8 +37,9 @@ def tile(kernel: Kernel[Any]) -> Svg:
     boxes(left, 1, ("faint", 0, 0, extent, depth), ("band", col0, 0, columns, depth), ("slab", col0, k0, columns, step))
     boxes(left, left, ("faint", 0, 0, extent, extent), ("tile", col0, row0, columns, rows))
     boxes(left, left, *(("mine", col0 + c, row0 + r, 1, 1) for r, c in mine))
-    for name, x, y in (("A", 1.0, left), ("B", left, 1.0), ("C", left, left)):
-        svg.text(x + 6, y + 16, name)
+    end, inner_end = left + SPAN, left - GAP
+    for name, x, y in (("A", inner_end, end), ("B", end, inner_end), ("C", end, end)):  # in the corner far from tiles
+        svg.text(x - 6, y - 6, name, anchor="end")
     legend = (("tile", f"{rows} × {columns} of C per workgroup"), ("mine", f"{each} per invocation"))
     for i, (kind, words) in enumerate((*legend, ("slab", f"a step of {inner} along k"))):
         svg.rect(kind, 1, left + SPAN + 12 + 17 * i, 11, 11)
