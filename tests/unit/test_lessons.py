@@ -28,7 +28,7 @@ A product, as it is [defined](../problem.md#the-scale), [below](#the-idea) and [
 
 <!-- here gemm/naive -->
 """
-SVG = '<svg viewBox="0 0 1 1"><style>.tile{fill:red}</style><rect class="tile"/></svg>'
+SVG = '<svg viewBox="0 0 7 5"><style>.tile{fill:red}</style><rect class="tile"/></svg>'
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_chapters_are_html_without_styles_whose_links_stay_on_the_page(course: P
     assert len(re.findall("<a ", text)) == 2, "a link leads to a file that the page does not have"
     assert '<h3 id="to-naive-one-for-each">' in text
     assert '<h4 id="to-the-idea">' in text
-    assert '<svg class="drawing" viewBox' in text
+    assert '<svg class="drawing" width="7" viewBox="0 0 7 5">' in text
     assert '<td class="right">9</td>' in text
     assert '<div class="here" data-stage="gemm/naive"></div>' in text
     assert ".drawing .tile{fill:light-dark(" in style

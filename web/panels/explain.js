@@ -154,8 +154,10 @@ export function setup(app, root) {
     const { summary, tunables } = kernel.stage;
     changed.textContent = "";
     about.replaceChildren(h("h3", {}, name), h("p", { class: "summary" }, summary), changed);
-    for (const input of /** @type {NodeListOf<HTMLInputElement>} */ (stages.querySelectorAll("input")))
+    for (const input of /** @type {NodeListOf<HTMLInputElement>} */ (stages.querySelectorAll("input"))) {
       input.checked = input.value === name;
+      if (input.checked) stages.scrollLeft = Number(input.parentElement?.offsetLeft) - 60; // on phones it is one line
+    }
     void steps.show(source.op, name);
     sliders.replaceChildren(...tunables.map(control));
     if (!tunables.length) sliders.append(h("p", { class: "hint" }, "This stage has no tunables."));
