@@ -11,9 +11,9 @@ import { highlighted } from "./code.js";
 
 /**
  * @param {App} app
- * @param {{op: () => string, measure: (name: string, follows: string) => Promise<string>}} panel the op that is shown, and how to measure a stage of it and the one that it follows
+ * @param {{runs: (op: string, ...stages: string[]) => boolean, measure: (name: string, follows: string) => Promise<string>}} panel whether it runs these stages of an op, and how to measure a stage and the one that it follows
  */
-export function chapterView(app, { op, measure }) {
+export function chapterView(app, { runs, measure }) {
   const { bundle } = app;
   const element = h("article", { class: "card chapter", id: "chapter", hidden: true });
   const gain = h("div", {});
@@ -76,7 +76,7 @@ export function chapterView(app, { op, measure }) {
         `: ${figures(speedOf(record))} against ${figures(speedOf(before))} ${unitOf(record)} at ${shape(record)} ${record.dtype}.`,
       );
     const run = h("button", { type: "button", onclick: start }, `Measure ${follows} and ${name} here`);
-    return of === op() && !record ? [words, run] : [words];
+    return runs(of, name, follows) && !record ? [words, run] : [words];
 
     async function start() {
       notes.set(`${of}/${name}`, "Measuring …");

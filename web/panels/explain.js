@@ -52,7 +52,11 @@ export function setup(app, root) {
   const code = codeView(app);
   const steps = stepsView(app);
   const ablate = ablation(app, measured);
-  const chapter = chapterView(app, { op: () => source.op, measure: measureBoth });
+  const chapter = chapterView(app, {
+    runs: (name, ...names) =>
+      source.measure !== null && source.op === name && names.every((each) => source.stages.includes(each)),
+    measure: measureBoth,
+  });
 
   root.append(
     h(
