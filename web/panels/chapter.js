@@ -91,8 +91,9 @@ export function chapterView(app, { runs, measure }) {
     const [ours, theirs] = [name, follows].map((stage) =>
       app.measured.filter((r) => (r.op ?? "gemm") === of && r.kernel === stage),
     );
+    const on = (/** @type {RunRecord} */ r) => `${r.variant} ${shape(r)} ${r.dtype}`;
     for (const record of ours) {
-      const before = theirs.find((r) => shape(r) === shape(record) && r.dtype === record.dtype);
+      const before = theirs.find((r) => on(r) === on(record));
       if (before) return [record, before];
     }
     return [];
