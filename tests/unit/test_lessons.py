@@ -74,10 +74,14 @@ def test_the_index_lists_chapters_and_the_stages_that_they_tell(course: Path, tm
     index = read(tmp_path / "bundle/learn/index.deflate")
     assert isinstance(index, dict)
     assert index["chapters"] == [
+        ["contents", "Learn"],
         ["problem", "The problem"],
         ["gemm/naive", "naive: one for each"],
         ["reduce", "Reductions"],
     ]
+    contents = read(tmp_path / "bundle/learn/contents.deflate")
+    assert isinstance(contents, str)
+    assert '<a href="#explain/gemm/naive">naive</a>' in contents
     assert index["told"] == {"gemm/naive": "gemm/naive", "reduce/serial": "reduce~serial-one-by-one"}
 
 

@@ -62,7 +62,7 @@ export function setup(app, root) {
     h(
       "div",
       { class: "lead choice" },
-      h("h2", {}, "Why each stage is faster"),
+      h("div", {}, h("h2", {}, "Why each stage is faster"), h("a", { href: "#explain/contents" }, "All chapters")),
       h("div", { class: "controls" }, field("Operation", op), field("Size", sizes), field("Element type", dtypes)),
       stages,
     ),

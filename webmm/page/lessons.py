@@ -1,7 +1,8 @@
 """The course on the page: a file per chapter, loaded on demand, and the steps of the first stages.
 
-`bundle/learn/index.deflate` lists the chapters and the stages that they tell; `bundle/learn/NAME.deflate` is the HTML
-of a chapter, `bundle/learn/steps/OP/STAGE.deflate` what a stage does step by step. All are compressed JSON.
+`bundle/learn/index.deflate` lists the chapters, `contents` first, and the stages that they tell;
+`bundle/learn/NAME.deflate` is the HTML of a chapter, `bundle/learn/steps/OP/STAGE.deflate` what a stage does step by
+step. All are compressed JSON.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ ELSEWHERE = re.compile(r'<a href="(?!#|https?:)[^"]*">(.*?)</a>', re.DOTALL)  # 
 
 def write(bundle: Path) -> str:
     """Write the course to the folder `bundle`; return the style of its drawings."""
-    found = chapters.load()
+    index = Chapter("contents", (chapters.folder() / "README.md").read_text(encoding="utf-8"))
+    found = {index.name: index, **chapters.load()}
     for chapter in found.values():
         _write(bundle / "learn" / chapter.name, html(chapter))
     told = {f"{op}/{stage}": place for op in STAGES for stage in STAGES[op] if (place := _place(op, stage))}
