@@ -239,8 +239,10 @@ def test_a_stage_has_its_chapter_and_others_are_a_link_away(lesson) -> None:
     page = lesson("#explain/gemm/workgroup_1d")
     wait_text(page, "#chapter", "workgroup_1d: a line")
     assert page.locator("#explain input[value=workgroup_1d]").is_checked()
+    page.locator("#chapter nav a").first.scroll_into_view_if_needed()
     page.click("#chapter nav a >> text=Previous: The problem")
     wait_text(page, "#chapter", "The problem")
+    page.wait_for_function("() => document.querySelector('#chapter').getBoundingClientRect().top >= 0")
     assert page.locator("#explain input[value=workgroup_1d]").is_checked(), "a chapter of no stage moved the stage"
     page.click("#chapter >> text=tree")
     wait_text(page, "#explain-code", "// tree:")

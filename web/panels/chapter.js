@@ -18,11 +18,20 @@ export function chapterView(app, { runs, measure }) {
   const element = h("article", { class: "card chapter", id: "chapter", hidden: true });
   const gain = h("div", {});
   let shown = "";
+  /** @type {string | undefined} of the section that was asked for */
+  let anchor;
   /** @type {Map<string, string>} why the gain of a stage, as OP/STAGE, could not be measured */
   const notes = new Map();
   const fillAll = () => [gain, element].forEach(fill);
   app.addEventListener("runs", fillAll);
-  return { element, gain, show };
+  return { element, gain, show, reveal };
+
+  /** Scroll to the start of the chapter, or to the section that was asked for, unless it is on the screen. */
+  function reveal() {
+    const place = byId(`to-${anchor}`) ?? element;
+    const { top } = place.getBoundingClientRect();
+    if (top < 0 || top > 0.8 * innerHeight) place.scrollIntoView();
+  }
 
   /** Show the chapter of a name or of OP/STAGE, or none if there is none. @param {string} name @returns {Promise<boolean>} whether there is one */
   async function show(name) {
@@ -32,7 +41,8 @@ export function chapterView(app, { runs, measure }) {
     shown = name;
     try {
       const { chapters, told } = await bundle.lessons();
-      const [asked, anchor] = (told[name] ?? name).split("~");
+      const [asked, section] = (told[name] ?? name).split("~");
+      anchor = section;
       const at = chapters.findIndex(([each]) => each === asked);
       const text = at < 0 ? "" : await bundle.packed(`learn/${asked}`);
       if (shown !== name) return false;
@@ -47,7 +57,6 @@ export function chapterView(app, { runs, measure }) {
           h("nav", { class: "row", "aria-label": "Chapters" }, link(at - 1, "Previous"), link(at + 1, "Next")),
         );
       fill(element);
-      if (anchor) byId(`to-${anchor}`)?.scrollIntoView();
       return at >= 0;
     } catch (error) {
       element.hidden = false;

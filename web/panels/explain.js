@@ -132,6 +132,7 @@ export function setup(app, root) {
     }
     if (has(source)) open(stage);
     await tell(app.place || `${source.op}/${kernel.name}`);
+    if (app.place) chapter.reveal();
   }
 
   /** Show the op's sizes, element types and stages, and open its first stage. */
