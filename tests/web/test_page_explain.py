@@ -305,7 +305,9 @@ def test_a_stage_has_one_figure_of_flop_per_byte(page) -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (1280, 800), (1920, 1080)])
 def test_code_is_on_the_first_screen_and_not_clipped(open_page, width: int, height: int) -> None:
-    page = open_page("#explain/gemm/vectorized", viewport={"width": width, "height": height})
+    page = open_page(viewport={"width": width, "height": height})
+    show(page, "explain")
+    page.check("#explain input[value=vectorized]", force=True)
     wait_text(page, "#explain-code", "// vectorized:")
     code = page.locator("#explain-code")
     top, wide, there = code.evaluate("(x) => [x.getBoundingClientRect().top, x.scrollWidth, x.clientWidth]")
@@ -318,7 +320,7 @@ def test_names_of_matrices_are_not_over_the_tile(page) -> None:
     show(page, "explain")
     page.check("#explain input[value=naive]", force=True)
     covered = page.evaluate(
-        """() => [...document.querySelectorAll(".workbench .tile-picture g")].some((g) => {
+        """() => [...document.querySelectorAll(".tile-picture svg[aria-label^='A tile'] g")].some((g) => {
           const name = g.querySelector(".matrix-name").getBBox();
           return [...g.querySelectorAll(".mine, .tile, .slab")].some((each) => {
             const { x, y, width, height } = each.getBBox();
