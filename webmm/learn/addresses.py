@@ -66,7 +66,7 @@ def _value(node: ast.expr, names: Mapping[str, int]) -> int:
         return OPERATIONS[type(node.op)](_value(node.left, names), _value(node.right, names))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "min":
         return min(_value(each, names) for each in node.args)
-    raise KeyError(ast.dump(node))
+    raise KeyError(type(node).__name__)
 
 
 def names_for(wgsl: str, **known: int) -> Names:
