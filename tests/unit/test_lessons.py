@@ -65,6 +65,7 @@ def test_chapters_are_html_without_styles_whose_links_stay_on_the_page(course: P
     assert '<h4 id="to-the-idea">' in text
     assert '<svg class="drawing" width="7" viewBox="0 0 7 5">' in text
     assert '<td class="right">9</td>' in text
+    assert '<div class="scroll" tabindex="0"><table>' in text
     assert '<div class="here" data-stage="gemm/naive"></div>' in text
     assert ".drawing .tile{fill:light-dark(" in style
 

@@ -22,6 +22,7 @@ HEADING = re.compile(r"<(/?)h([1-4])\b")
 STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
 ALIGNED = re.compile(r'style="text-align:(\w+)"')  # the page's policy allows no inline styles
 WIDTH = re.compile(r'viewBox="0 0 ([\d.]+) ')
+SCROLLED = '<div class="scroll" tabindex="0">'  # with the keyboard, too
 WITHIN = re.compile(r'href="#(?!explain/)')
 ELSEWHERE = re.compile(r'<a href="(?!#|https?:)[^"]*">(.*?)</a>', re.DOTALL)  # files that the page does not have
 
@@ -46,6 +47,7 @@ def html(chapter: Chapter) -> str:
     text = chapters.html(chapter, lambda name: f"#explain/{name.replace('#', '~')}", _drawing)
     text = HEADING.sub(lambda tag: f"<{tag[1]}h{int(tag[2]) + 2}", text)
     text = ALIGNED.sub(r'class="\1"', text.replace(' id="', ' id="to-'))
+    text = text.replace("<table>", f"{SCROLLED}<table>").replace("</table>", "</table></div>")
     text = WITHIN.sub(f'href="#explain/{chapter.name}~', text)
     return ELSEWHERE.sub(r"\1", text)
 
