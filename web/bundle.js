@@ -14,7 +14,7 @@ import { added, filledIn, render } from "./templates.js";
 /** An instance of a translated Python class, mostly a problem or a kernel. @typedef {any} Python */
 /** @typedef {{binding: number, name: string, type: GPUBufferBindingType | "read-only" | "write-only", wgsl_type: string}} Binding */
 /** @typedef {{name: string, doc: string, default: number | string, candidates: (number | string)[]}} Tunable */
-/** @typedef {{name: string, summary: string, tunables: Tunable[]}} KernelRow */
+/** @typedef {{name: string, summary: string, follows: string, tunables: Tunable[]}} KernelRow */
 /** naga's translations of a stage's default configuration on a problem, by target language. @typedef {{problem: string, naga: string, dispatches: ({name: string} & Record<string, string>)[]}} Translated */
 /**
  * @typedef {{
@@ -25,6 +25,12 @@ import { added, filledIn, render } from "./templates.js";
  *   tuned: Record<string, any>[], models: string[], cases: {m: number, n: number, k: number}[],
  * }} Index
  */
+/**
+ * The course: its chapters in the order of reading, as [name, title]; of each stage, as OP/STAGE, the chapter that tells
+ * it, as NAME or NAME~ANCHOR; and the stages that have steps.
+ * @typedef {{chapters: [string, string][], told: Record<string, string>, steps: string[]}} Lessons
+ */
+
 const SCHEMA = "webmm.bundle/2";
 
 provide("webmm.wgsl.render.filled_in", filledIn);
@@ -44,6 +50,8 @@ export class Bundle {
   /** @type {Map<string, Promise<unknown>>} */
   #modules = new Map();
   #kernels = new Dict();
+  /** @type {Promise<Lessons> | null} */
+  #lessons = null;
 
   /** @param {Index} index @param {Core} core @param {Source} source */
   constructor(index, core, source) {
@@ -100,9 +108,22 @@ export class Bundle {
 
   /** @param {string} op @param {string} name of a stage @returns {Promise<Translated | null>} naga's translations of its default, or null if the bundle has none */
   async translated(op, name) {
-    if (!this.index.translated?.includes(`${op}-${name}`)) return null;
-    const packed = new Blob([await this.file(`translated/${op}-${name}.deflate`)]);
+    return this.index.translated?.includes(`${op}-${name}`) ? this.packed(`translated/${op}-${name}`) : null;
+  }
+
+  /** @param {string} path of a compressed JSON document below the bundle's folder, without .deflate @returns {Promise<any>} */
+  async packed(path) {
+    const packed = new Blob([await this.file(`${path}.deflate`)]);
     return new Response(packed.stream().pipeThrough(new DecompressionStream("deflate-raw"))).json();
+  }
+
+  /** @returns {Promise<Lessons>} loaded once */
+  lessons() {
+    this.#lessons ??= this.packed("learn/index").catch((error) => {
+      this.#lessons = null; // the next call tries again
+      throw error;
+    });
+    return /** @type {Promise<Lessons>} */ (this.#lessons);
   }
 
   /** @param {string} path of a module below the bundle's folder @returns {Promise<any>} loaded once */
@@ -172,7 +193,7 @@ export class Bundle {
     return this.#kernels.get(kernel);
   }
 
-  /** @param {string} name of a stage @param {string} [op] @returns {KernelRow} its summary and tunables */
+  /** @param {string} name of a stage @param {string} [op] @returns {KernelRow} its summary, the stage that it follows, and its tunables */
   stage(name, op = "gemm") {
     const cls = this.core.kernel_class(name, op);
     const tunables = dataclasses.fields(cls).map(({ name, default: value, metadata }) => ({
@@ -181,7 +202,7 @@ export class Bundle {
       doc: metadata.get("doc"),
       candidates: metadata.get("candidates"),
     }));
-    return { name, summary: cls.summary, tunables };
+    return { name, summary: cls.summary, follows: cls.follows, tunables };
   }
 
   /**

@@ -24,21 +24,32 @@ export function fastest(records) {
   );
 }
 
+/** A stage of a ladder: `follows` names the one that it is compared with besides the first, `depth` is the number of branches that lead to it, and `href` opens its chapter. @typedef {{label: string, summary: string, follows: string, depth: number, href: string}} Step */
+
 /** A bar chart with one bar per stage, updated as records arrive. */
 export class Bars {
   #done = 0;
+  /** @type {Step[]} */
+  #steps = [];
   /** @type {HTMLElement[]} */
   #rows = [];
   element = h("ol", { class: "bars" });
 
-  /** @param {{label: string, summary: string}[]} stages */
+  /** @param {Step[]} stages */
   show(stages) {
     this.#done = 0;
-    this.#rows = stages.map(({ label, summary }) =>
+    this.#steps = stages;
+    this.#rows = stages.map(({ label, summary, depth, href }, i) =>
       h(
         "li",
         { "data-kernel": label, "data-status": "waiting" },
-        h("span", { class: "name", title: summary }, label),
+        h(
+          "span",
+          { class: "name", title: summary },
+          "\u2002".repeat(2 * Math.max(0, depth - 1)) +
+            (depth > (stages[i - 1]?.depth ?? 0) ? "└\u2002" : depth ? "\u2002\u2002" : ""),
+          h("a", { href }, label),
+        ),
         h("span", { class: "track" }, h("span", { class: "bar" })),
         h("span", { class: "value" }, ""),
         h("span", { class: "note" }, summary),
@@ -69,8 +80,10 @@ export class Bars {
         continue;
       }
       const speed = Number(record.gflops);
+      const before = records.slice(0, i).findLast((r) => r.kernel === this.#steps[i].follows);
+      const others = [...new Set([first, before])].filter((r) => r?.gflops && r !== record);
       const notes = [
-        first.gflops ? `${figures(speed / first.gflops)} × ${first.kernel}` : null,
+        ...others.map((r) => `${figures(speed / Number(r?.gflops))} × ${r?.kernel}`),
         record.peak_fraction ? `${percent(record.peak_fraction)} of peak` : null,
       ];
       const share = best?.gflops ? speed / best.gflops : 0;
@@ -119,13 +132,22 @@ export function table(records, caption) {
   );
   return h(
     "div",
-    { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
+    {},
     h(
-      "table",
-      {},
-      h("caption", {}, caption),
-      h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))),
-      h("tbody", {}, ...rows),
+      "p",
+      { class: "hint" },
+      caption,
+      h("span", { class: "narrow" }, `. Swipe the table for ${heads.slice(4).join(", ")}.`),
+    ),
+    h(
+      "div",
+      { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
+      h(
+        "table",
+        {},
+        h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))),
+        h("tbody", {}, ...rows),
+      ),
     ),
   );
 }

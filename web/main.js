@@ -28,6 +28,9 @@ export class App extends EventTarget {
   runs = [];
   /** GFLOP/s of the first product; default sizes depend on it. */
   speed = 0;
+  /** What the address names after the panel: a chapter or OP/STAGE; a "place" event tells when it changes. */
+  place = "";
+  #best = 0;
   #busy = false;
   /** @type {Map<string, Promise<void>>} */
   #panels = new Map();
@@ -71,6 +74,21 @@ export class App extends EventTarget {
       this.#panels.delete(name); // the next attempt loads it again
       banner(`This panel could not be loaded: ${inWords(error)}`);
     }
+  }
+
+  /** Show a checked product at the top of the page if it is the fastest so far. @param {RunRecord} record @param {string} label of its kernel */
+  showBest({ op, m, n, k, dtype, status, median_us, gflops }, label) {
+    if (status !== "ok" || op !== "gemm" || Number(gflops) <= this.#best) return;
+    this.#best = Number(gflops);
+    byId("hero-figure").textContent = figures(this.#best);
+    byId("hero-caption").textContent =
+      `${m}×${k} times ${k}×${n}, ${dtype}, in ${time(median_us)} with kernel ${label}, result checked`;
+  }
+
+  /** The measurements on this device, the newest run first. @returns {RunRecord[]} */
+  get measured() {
+    const records = this.runs.flatMap((run) => run.records);
+    return records.filter((r) => r.status === "ok" && r.adapter === this.device.info.name);
   }
 
   /** @param {string} message for screen readers */
@@ -172,8 +190,16 @@ function setupTabs(app) {
       open(tabs[(i + step + tabs.length) % tabs.length], true);
     });
   });
-  const wanted = location.hash.startsWith("#run=") ? "tune" : location.hash.slice(1);
-  open(tabs.find((tab) => tab.getAttribute("aria-controls") === wanted) ?? tabs[0]);
+  const go = () => {
+    const [panel, ...rest] = location.hash.startsWith("#run=") ? ["tune"] : location.hash.slice(1).split("/");
+    const tab = panel ? tabs.find((each) => each.getAttribute("aria-controls") === panel) : tabs[0];
+    app.place = tab ? rest.join("/") : app.place;
+    if (tab) open(tab);
+    if (app.place) app.dispatchEvent(new Event("place"));
+    return tab;
+  };
+  if (!go()) open(tabs[0]);
+  addEventListener("hashchange", go);
 }
 
 /** @param {string} message @param {HTMLElement} [action] */
@@ -218,9 +244,7 @@ async function firstProduct(app) {
     const record = await new Bench(device, { limit: Infinity }).run(kernel, operands);
     if (record.status !== "ok") throw new Error(record.reason ?? record.status);
     app.speed = Number(record.gflops);
-    byId("hero-figure").textContent = figures(app.speed);
-    byId("hero-caption").textContent =
-      `${n}×${n} times ${n}×${n} in ${time(record.median_us)} with kernel ${kernel.name}, result checked`;
+    app.showBest(record, kernel.name);
   } finally {
     operands.free();
   }

@@ -9,7 +9,7 @@ const CACHE = `webmm ${SCOPE}`; // all pages of an origin share their caches
 const OLD_CACHE = "webmm"; // the cache of earlier versions
 const SHELL = ["./"]; // `webmm bundle` adds every other file of the page that is not LAZY
 const FILES = new Set(SHELL.map((name) => new URL(name, SCOPE).href));
-const LAZY = /^bundle\/(templates\/[\w/]+\.js|models\/[\w-]+\.json|translated\/[\w-]+\.deflate)$/; // cached once used
+const LAZY = /^bundle\/(templates\/[\w/]+\.js|models\/[\w-]+\.json|(translated|learn)\/[\w/-]+\.deflate)$/; // cached once used
 
 if (LOOPBACK.test(self.location.hostname)) {
   self.addEventListener("install", () => self.skipWaiting());

@@ -105,6 +105,46 @@ def test_multiply_pasted_text_with_nan_and_inf(page) -> None:
         np.testing.assert_array_equal(c, a @ np.eye(2))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[1.5, 2], [3, 4]]",
+        "[[1.5, 2.0],\n [3, 4]]",
+        "array([[1.5, 2. ],\n       [3. , 4. ]])",
+        "[[1.5 2. ]\n [3.  4. ]]",
+    ],
+)
+def test_multiply_takes_nested_lists(page, text: str) -> None:
+    show(page, "multiply")
+    page.fill("#a-text", text)
+    page.fill("#b-text", "[[1, 0], [0, 2]]")
+    page.click("#multiply-run")
+    wait_text(page, MESSAGE, "C is 2×2")
+    c = np.load(io.BytesIO(saved(page, "#download-npy")), allow_pickle=False)
+    np.testing.assert_array_equal(c, [[1.5, 4], [3, 8]])
+
+
+def test_multiply_refuses_other_lists(page) -> None:
+    show(page, "multiply")
+    for text, words in (
+        ("[[[1], [2]], [[3], [4]]]", "A: a list must have numbers, or rows of numbers"),
+        ("[[1, 2], [3]]", "A: line 2 has 1 values"),
+        ("[[1, 2], 3]", "A: a list must have numbers, or rows of numbers"),
+        ("[]", "A: the text contains no numbers"),
+    ):
+        page.fill("#a-text", text)
+        page.click("#multiply-run")
+        wait_text(page, MESSAGE, words)
+
+
+def test_multiply_says_when_its_time_includes_compilation(page) -> None:
+    show(page, "multiply")
+    page.click("#multiply-run")
+    assert "compilation, upload and download included" in wait_text(page, MESSAGE, "C is")
+    page.click("#multiply-run")
+    wait_text(page, MESSAGE, "ms, upload and download included", "µs, upload and download included")
+
+
 PICKLE = npy(np.zeros((2, 2))).replace(b"'<f8'", b"'|O'  ")
 
 

@@ -36,6 +36,25 @@ def test_tune_export_import_and_compare(page) -> None:
     assert "Only one run so far" not in page.inner_text("#compare")
 
 
+def test_runs_are_compared_with_a_run_on_the_same_problems(page) -> None:
+    show(page, "tune")
+    found = page.evaluate(
+        """() => {
+          const { app, device } = webmm;
+          const run = (name, n, gflops) => {
+            const p = { m: n, n, k: n, dtype: "float32" };
+            const figures = { gflops, median_us: 1, best_us: 1 };
+            app.addRun(name, [device.record(device.stage("naive"), p, figures)]);
+            const row = [...document.querySelectorAll("#compare tbody tr > *")].map((each) => each.textContent);
+            return [document.querySelector("#compare-left")?.value, ...row];
+          };
+          return [run("small", 64, 1), run("large", 128, 3), run("small again", 64, 2)];
+        }"""
+    )
+    assert found[1] == ["small", "naive64³ and 128³ float32, GFLOP/s", "1", "3", "3 ×"]
+    assert found[2] == ["small", "naive64³ float32, GFLOP/s", "1", "2", "2 ×"]
+
+
 VALID = {
     **dict.fromkeys(("op", "kernel", "dtype", "adapter", "engine", "version"), "some"),
     **dict.fromkeys(("m", "n", "k"), 8),

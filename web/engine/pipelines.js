@@ -18,6 +18,11 @@ export class Pipelines {
     this.entryPoint = entryPoint;
   }
 
+  /** How many were compiled. */
+  get count() {
+    return this.#kept.size;
+  }
+
   /**
    * Compile a shader, unless it was compiled before.
    * @param {string} code @param {string} label for messages @param {Binding[]} bindings

@@ -108,7 +108,7 @@ export function changedIn(wgsl) {
   const words = [];
   for (const line of wgsl.split("\n")) {
     const comment = line.replace(/^\/\/\s*/, "").trim();
-    if (/^(Changed from|First stage|Made for)/.test(comment)) words.push(comment);
+    if (/^(Changed from|The first stage|Made for)/.test(comment)) words.push(comment);
     else if (
       words.length > 0 &&
       (!line.startsWith("//") || /^(Dispatch |Edges:|Shapes:|Workgroup memory:|Storage:|Needs )/.test(comment))
@@ -124,7 +124,7 @@ const TOKENS =
 const CLASSES = ["comment", "attribute", "keyword", "type", "literal"];
 
 /** @param {string} wgsl @returns {(Node | string)[]} */
-function highlighted(wgsl) {
+export function highlighted(wgsl) {
   const out = [];
   let last = 0;
   for (const match of wgsl.matchAll(TOKENS)) {

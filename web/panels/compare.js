@@ -22,7 +22,7 @@ export function comparison(app) {
     for (const list of [left, right])
       list.replaceChildren(...app.runs.map((run) => h("option", { value: run.name }, run.name)));
     const names = app.runs.map((run) => run.name);
-    left.value = names.includes(chosen[0]) ? chosen[0] : (names[1] ?? names[0] ?? "");
+    left.value = names.includes(chosen[0]) ? chosen[0] : likeFirst(app.runs);
     right.value = names[0] ?? ""; // the newest run
     show();
   }
@@ -43,18 +43,37 @@ export function comparison(app) {
   }
 }
 
-/** @param {{name: string, records: RunRecord[]}} a @param {{name: string, records: RunRecord[]}} b maybe the same run, which is shown once */
+/** @typedef {{name: string, records: RunRecord[]}} Run */
+
+/** @param {RunRecord} r */
+const kernelOf = (r) => `${r.op} ${r.kernel} ${r.dtype}`;
+/** @param {RunRecord} r */
+const exactly = (r) => `${kernelOf(r)} ${shape(r)}`;
+
+/** @param {Run} a @param {Run} b @param {(r: RunRecord) => string} key */
+function share(a, b, key) {
+  const keys = new Set(b.records.map(key));
+  return a.records.some((r) => keys.has(key(r)));
+}
+
+/** @param {Run[]} runs newest first @returns {string} the name of the run to compare with the first: the newest on the same problems, or else of the same kernels */
+function likeFirst([first, ...others]) {
+  const like = others.find((run) => share(run, first, exactly)) ?? others.find((run) => share(run, first, kernelOf));
+  return (like ?? others[0] ?? first)?.name ?? "";
+}
+
+/** The fastest record of each kernel, by `key`. @param {Run} run @param {(r: RunRecord) => string} key */
+function best({ records }, key) {
+  /** @type {Map<string, RunRecord>} */
+  const map = new Map();
+  for (const r of records) if ((map.get(key(r))?.gflops ?? -1) < (r.gflops ?? 0)) map.set(key(r), r);
+  return map;
+}
+
+/** @param {Run} a @param {Run} b maybe the same run, which is shown once */
 function sideBySide(a, b) {
-  const best = (/** @type {RunRecord[]} */ records) => {
-    /** @type {Map<string, RunRecord>} */
-    const map = new Map();
-    for (const r of records) {
-      const key = `${r.op} ${r.kernel} ${shape(r)} ${r.dtype}`;
-      if ((map.get(key)?.gflops ?? -1) < (r.gflops ?? 0)) map.set(key, r);
-    }
-    return map;
-  };
-  const [x, y] = [best(a.records), best(b.records)];
+  const key = share(a, b, exactly) ? exactly : kernelOf; // rates at different sizes, if there are no equal ones
+  const [x, y] = [best(a, key), best(b, key)];
   const keys = [...new Set([...x.keys(), ...y.keys()])];
   const figure = (/** @type {RunRecord | undefined} */ r) =>
     r ? (r.status === "ok" ? figures(speedOf(r)) : r.status) : "–";
@@ -69,7 +88,11 @@ function sideBySide(a, b) {
         "th",
         { scope: "row" },
         any.kernel,
-        h("span", { class: "config" }, `${shape(any)} ${any.dtype}, ${unitOf(any)}`),
+        h(
+          "span",
+          { class: "config" },
+          `${[...new Set([p, q].flatMap((r) => (r ? shape(r) : [])))].join(" and ")} ${any.dtype}, ${unitOf(any)}`,
+        ),
       ),
       ...(a === b ? [figure(p)] : [figure(p), figure(q), ratio]).map((v) => h("td", { class: "number" }, v)),
     );
@@ -82,7 +105,11 @@ function sideBySide(a, b) {
     h(
       "table",
       {},
-      h("caption", {}, "Best configuration of each kernel"),
+      h(
+        "caption",
+        {},
+        key === exactly ? "Best configuration of each kernel" : "Best configuration of each kernel; the sizes differ",
+      ),
       h(
         "thead",
         {},

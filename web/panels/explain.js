@@ -7,15 +7,20 @@ import { shape, speedOf, unitOf } from "../ops.js";
 import { taskOf } from "../prepared.js";
 import { dataclasses } from "../python.js";
 import { inWords } from "../webmm.js";
+import { ablation } from "./ablate.js";
+import { chapterView } from "./chapter.js";
 import { changedIn, codeView } from "./code.js";
 import { explained, products } from "./ops.js";
 import { legend, tilePicture } from "./picture.js";
-import { trafficView } from "./traffic.js";
+import { stepsView } from "./steps.js";
+import { trafficOf, trafficView } from "./traffic.js";
 
 /** @typedef {import("../main.js").App} App */
 /** @typedef {import("../webmm.js").Kernel} Kernel */
 /** @typedef {import("../webmm.js").Tunable} Tunable */
-/** @typedef {import("../webmm.js").DType} DType */
+/** @typedef {import("../webmm.js").RunRecord} RunRecord */
+
+const RUN = "stages run in Explain, this browser";
 
 /** @param {App} app @param {HTMLElement} root */
 export function setup(app, root) {
@@ -24,10 +29,11 @@ export function setup(app, root) {
   /** @type {import("./ops.js").Explained} */
   let source = products(app);
   let kernel = source.kernel(source.first, source.usual, "float32");
+  let standard = kernel; // the configuration that the stage was opened with
   const stages = h("div", { class: "stages", role: "radiogroup", "aria-label": "Stage" });
   const about = h("div", { class: "about-stage" });
   const changed = h("p", {});
-  const picture = h("figure", { class: "card tile-picture" });
+  const picture = h("figure", { class: "tile-picture" });
   const sliders = h("div", { class: "sliders" });
   const reason = h("p", { class: "reason", id: "explain-reason" });
   const outcome = h("p", { class: "outcome", id: "explain-outcome", role: "status" });
@@ -44,35 +50,46 @@ export function setup(app, root) {
   );
   const traffic = trafficView(app);
   const code = codeView(app);
+  const steps = stepsView(app);
+  const ablate = ablation(app, measured);
+  const chapter = chapterView(app, {
+    runs: (name, ...names) =>
+      source.measure !== null && source.op === name && names.every((each) => source.stages.includes(each)),
+    measure: measureBoth,
+  });
 
   root.append(
     h(
       "div",
-      { class: "lead" },
-      h("h2", {}, "Why each stage is faster"),
-      h(
-        "p",
-        { class: "message" },
-        "Every stage of webmm.js, for each operation. Fused expressions of arrays exist in Python only.",
-      ),
+      { class: "lead choice" },
+      h("div", {}, h("h2", {}, "Why each stage is faster"), h("a", { href: "#explain/contents" }, "All chapters")),
       h("div", { class: "controls" }, field("Operation", op), field("Size", sizes), field("Element type", dtypes)),
       stages,
     ),
     h(
       "div",
       { class: "explain" },
+      h("div", { class: "story" }, about, h("div", { class: "row" }, chapter.gain, steps.jump)),
       h(
         "div",
-        {},
-        about,
-        picture,
-        h("div", { class: "card" }, sliders, reason, h("div", { class: "controls" }, run), outcome),
-        traffic.element,
+        { class: "workbench" },
+        code.element,
+        h(
+          "div",
+          { class: "card" },
+          picture,
+          sliders,
+          reason,
+          h("div", { class: "row" }, run, ablate.run, outcome),
+          ablate.table,
+        ),
       ),
-      code.element,
+      h("div", { class: "story" }, chapter.element, steps.element, traffic.element),
     ),
   );
+  app.addEventListener("place", () => void go());
   offer();
+  void go();
 
   async function chooseOp() {
     op.disabled = true;
@@ -86,6 +103,36 @@ export function setup(app, root) {
       op.disabled = false;
     }
     offer();
+    await tell(`${source.op}/${kernel.name}`);
+  }
+
+  /** Open a stage that was chosen, and give it an address. @param {string} name */
+  function visit(name) {
+    open(name);
+    app.place = `${source.op}/${name}`;
+    history.pushState(null, "", `#explain/${app.place}`);
+    void tell(app.place);
+  }
+
+  /** Show a chapter; a stage without one has the words of its shader's header. @param {string} name */
+  async function tell(name) {
+    changed.hidden = true;
+    changed.hidden = await chapter.show(name);
+  }
+
+  /** Show the chapter and the stage that the address names; without an address, those of the stage that is shown. */
+  async function go() {
+    const [name, stage] = app.place.split("/");
+    const has = (/** @type {import("./ops.js").Explained} */ each) => each.op === name && each.stages.includes(stage);
+    for (let i = 0; i < ops.length && bundle.core.STAGES.has(name) && !has(source); i++) {
+      const other = await ops[i].load().catch(() => null); // offline, and not cached
+      if (!other || !has(other)) continue;
+      [source, op.value] = [other, String(i)];
+      offer();
+    }
+    if (has(source)) open(stage);
+    await tell(app.place || `${source.op}/${kernel.name}`);
+    if (app.place) chapter.reveal();
   }
 
   /** Show the op's sizes, element types and stages, and open its first stage. */
@@ -100,7 +147,7 @@ export function setup(app, root) {
         name: "stage",
         value: name,
         checked: name === source.first,
-        onchange: () => open(name),
+        onchange: () => visit(name),
       });
     stages.replaceChildren(...source.stages.map((name) => h("label", {}, radio(name), h("span", {}, name))));
     open(source.first);
@@ -112,8 +159,14 @@ export function setup(app, root) {
     const { summary, tunables } = kernel.stage;
     changed.textContent = "";
     about.replaceChildren(h("h3", {}, name), h("p", { class: "summary" }, summary), changed);
+    for (const input of /** @type {NodeListOf<HTMLInputElement>} */ (stages.querySelectorAll("input"))) {
+      input.checked = input.value === name;
+      if (input.checked) stages.scrollLeft = Number(input.parentElement?.offsetLeft) - 60; // on phones it is one line
+    }
+    void steps.show(source.op, name);
     sliders.replaceChildren(...tunables.map(control));
     if (!tunables.length) sliders.append(h("p", { class: "hint" }, "This stage has no tunables."));
+    standard = kernel;
     choose(kernel);
   }
 
@@ -214,14 +267,33 @@ export function setup(app, root) {
       picture.replaceChildren(
         h("figcaption", {}, `Tile of one workgroup, and elements of one ${kernel.matrix ? "subgroup" : "invocation"}`),
         tilePicture(kernel),
-        legend(kernel, problem().dtype.itemsize),
+        legend(kernel, problem().dtype.itemsize, intensity()),
       );
-    traffic.show(kernel, problem());
+    traffic.show(kernel, problem(), speed());
     const why = refused();
     reason.textContent = why ? `Cannot run here: ${why}.` : "";
     run.disabled = Boolean(why);
+    ablate.show(standard, kernel, !why);
     sliders.classList.toggle("ineligible", Boolean(why));
     void showCode();
+  }
+
+  /** @returns {number | null} the measured speed of this configuration on this problem */
+  function speed() {
+    const task = taskOf(problem());
+    const same = (/** @type {RunRecord} */ r) =>
+      (r.op ?? "gemm") === kernel.of.op &&
+      r.kernel === kernel.name &&
+      r.dtype === task.dtype &&
+      shape(r) === shape(task) &&
+      JSON.stringify(r.config) === JSON.stringify(kernel.config);
+    return app.measured.find(same)?.gflops ?? null;
+  }
+
+  /** FLOP per byte of storage buffers. */
+  function intensity() {
+    const { flops, storage } = trafficOf(kernel, problem());
+    return flops / storage;
   }
 
   /** @returns {string | null} why the stage cannot run, or null if it can */
@@ -245,30 +317,48 @@ export function setup(app, root) {
 
   async function measure() {
     run.disabled = true;
-    const [chosen, on, by, at] = [kernel, source, sizes.value, dtypes.value];
-    const p = on.problem(by, at);
-    const where = `${chosen.label} at ${shape(taskOf(p))}`;
-    outcome.textContent = `Running ${where} …`;
+    const chosen = kernel;
+    outcome.textContent = `Running ${chosen.label} at ${shape(taskOf(problem()))} …`;
     try {
       await app.exclusively(async () => {
-        const record = await /** @type {NonNullable<typeof on.measure>} */ (on.measure)(
-          new Bench(device, { limit: 2 }),
-          chosen,
-          by,
-          at,
-        );
-        const right = record.status === "ok";
-        outcome.textContent = right
-          ? `${where}: ${figures(speedOf(record))} ${unitOf(record)}, ${time(record.median_us)}, checked.`
-          : `${record.status}: ${record.reason}`;
+        const record = await measured(chosen);
+        outcome.textContent =
+          record.status === "ok"
+            ? `${chosen.label} at ${shape(record)}: ${figures(speedOf(record))} ${unitOf(record)}, ${time(record.median_us)}, checked.`
+            : `${record.status}: ${record.reason}`;
         app.announce(outcome.textContent);
-        if (right && chosen === kernel && by === sizes.value && at === dtypes.value)
-          traffic.show(chosen, p, record.gflops);
       });
     } catch (error) {
       outcome.textContent = inWords(error);
     } finally {
       run.disabled = refused() !== null;
     }
+  }
+
+  /** Measure a kernel on the chosen problem, and keep the record for the chapters. @param {Kernel} chosen @returns {Promise<RunRecord>} */
+  async function measured(chosen) {
+    const [on, by, at] = [source, sizes.value, dtypes.value];
+    const bench = new Bench(device, { limit: 2 });
+    const record = await /** @type {NonNullable<typeof on.measure>} */ (on.measure)(bench, chosen, by, at);
+    if (record.status === "ok") {
+      const earlier = app.runs.find(({ name }) => name === RUN)?.records ?? [];
+      app.addRun(RUN, [record, ...earlier]);
+      app.showBest(record, chosen.label);
+      if (chosen === kernel && by === sizes.value && at === dtypes.value)
+        traffic.show(chosen, on.problem(by, at), record.gflops);
+    }
+    return record;
+  }
+
+  /** Measure a stage and the one that it follows. @param {string} name @param {string} follows @returns {Promise<string>} why there is no measurement, or "" */
+  async function measureBoth(name, follows) {
+    let words = "";
+    await app.exclusively(async () => {
+      for (const stage of [follows, name]) {
+        const record = await measured(source.kernel(stage, sizes.value, dtypes.value));
+        if (record.status !== "ok") words = `${stage}: ${record.reason}`;
+      }
+    });
+    return words;
   }
 }

@@ -49,10 +49,12 @@ export function form(app, name) {
     const host = given.as(/** @type {import("../webmm.js").DType} */ (dtype.value));
     const row = await bundle.row(.../** @type {[string, string?]} */ (name.split(":")));
     const problem = row.problem([host.rows, host.columns, 1], host.dtype);
-    const started = performance.now();
+    const { pipelines } = device;
+    const [started, compiled] = [performance.now(), pipelines.count];
     const kernel = device.choose(problem);
     const y = await computed(kernel.of, problem, host);
     const spent = (performance.now() - started) * 1e3;
+    const included = pipelines.count > compiled ? "compilation, upload and download" : "upload and download";
     message.textContent = "Checking on the CPU …";
     const numbers = y.floats();
     const { scope, error, bound, first } = await compared(row, problem, host.floats(), numbers);
@@ -60,7 +62,7 @@ export function form(app, name) {
     const right = error <= bound;
     message.classList.toggle("error", !right);
     message.textContent = right
-      ? `y is ${host.rows}×${columns} ${y.dtype}, computed by ${kernel.label} in ${time(spent)}, upload and download included.`
+      ? `y is ${host.rows}×${columns} ${y.dtype}, computed by ${kernel.label} in ${time(spent)}, ${included} included.`
       : `y is wrong (${first}): this browser or driver computes it incorrectly. Please report it, with the adapter's name.`;
     app.announce(message.textContent);
     const check = `${scope} compared; largest error is ${exponent(error)}, rounding explains up to ${exponent(bound)}`;

@@ -15,7 +15,7 @@ import { DeviceLostError, inWords } from "../webmm.js";
 /**
  * A ladder: its stages, the sizes and element types to choose from, and how to run it for a choice of these.
  * @typedef {{
- *   stages: {label: string, summary: string}[], sizes: [string, string][], usual: () => string, dtypes: [string, string][],
+ *   stages: import("../charts.js").Step[], sizes: [string, string][], usual: () => string, dtypes: [string, string][],
  *   prepare: (size: string, dtype: string) => LadderRun,
  * }} Source
  */
@@ -138,6 +138,7 @@ export function setup(app, root) {
     message.textContent = "Preparing the operands …";
     for await (const record of run(bench, announce)) {
       records.push(record);
+      app.showBest(record, kernels[records.length - 1].label);
       progress.value = records.length;
       bars.update(records);
     }
@@ -219,7 +220,7 @@ export function setup(app, root) {
 function products(app) {
   const { device, bundle } = app;
   return {
-    stages: bundle.stages.map((name) => ({ label: name, summary: bundle.stage(name).summary })),
+    stages: bundle.stages.map((name) => stepOf(bundle, name)),
     sizes: SIZES.map((n) => [String(n), `${n} × ${n} × ${n}`]),
     usual: () => (app.speed ? defaultSize(app.speed) : device.info.kind === "cpu" ? "256" : "1024"),
     dtypes: available(app),
@@ -234,6 +235,12 @@ function products(app) {
       };
     },
   };
+}
+
+/** @param {import("../bundle.js").Bundle} bundle @param {string} name of a stage @param {string} [op] @param {string} [label] @returns {import("../charts.js").Step} */
+export function stepOf(bundle, name, op = "gemm", label = name) {
+  const { summary, follows } = bundle.stage(name, op);
+  return { label, summary, follows, depth: bundle.core.depths(op).get(name), href: `#explain/${op}/${name}` };
 }
 
 /** @param {App} app @returns {[string, string][]} element types that the device supports, as options of a list */

@@ -5,7 +5,7 @@ import { ladder } from "../bench.js";
 import { exhibit } from "../exhibits.js";
 import { shape } from "../ops.js";
 import { PreparedCase, Rung, taskOf } from "../prepared.js";
-import { available } from "./ladder.js";
+import { available, stepOf } from "./ladder.js";
 
 /** @typedef {import("../main.js").App} App */
 /** @typedef {import("./ladder.js").Source} Source */
@@ -32,7 +32,7 @@ async function prepared(app, number) {
   );
   const sizes = [...new Set(problems.map(shape))];
   return {
-    stages: cases[0].stages,
+    stages: cases[0].stages.map(({ name, label }) => stepOf(app.bundle, name, problems[0].op, label)),
     sizes: sizes.map((size) => [size, size]),
     usual: () => (device.info.kind === "cpu" ? sizes[1] : sizes[sizes.length - 1]),
     dtypes: dtypes.map((dtype) => [dtype, dtype]),
@@ -56,7 +56,7 @@ async function exhibited(app, number) {
   const { op, stages, sizes, problem, load } = await exhibit(device, number);
   const kernels = stages.map((name) => new Rung(bundle.kernel(name, {}, op)));
   return {
-    stages: kernels,
+    stages: stages.map((name) => stepOf(bundle, name, op)),
     sizes,
     usual: () => sizes[device.info.kind === "cpu" ? Math.min(1, sizes.length - 1) : sizes.length - 1][0],
     dtypes: available(app),

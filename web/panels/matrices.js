@@ -154,12 +154,23 @@ export function operand(app, name) {
     if (loaded) return loaded;
     if (about.classList.contains("error") && text.value === "") throw new ProblemError(`${name}: ${about.textContent}`);
     try {
-      return parseCsv(text.value);
+      return parseCsv(listed(text.value));
     } catch (error) {
       throw new ProblemError(`${name}: ${inWords(error)}`);
     }
   }
   return { element, matrix };
+}
+
+/** @param {string} text @returns {string} a nested list of Python or JSON, or an array as NumPy prints it, as a row per line; other texts as they are */
+function listed(text) {
+  const list = /^\s*(?:np\.)?(?:array\()?\s*\[([^]*)\]\s*\)?\s*$/.exec(text)?.[1];
+  if (list === undefined) return text;
+  if (!list.includes("[")) return list.replace(/\s+/g, " ");
+  const rows = [...list.matchAll(/\[([^[\]]*)\]/g)].map(([, row]) => row.replace(/\s+/g, " ").trim());
+  if (/[^\s,]/.test(list.replace(/\[[^[\]]*\]/g, "")))
+    throw new ProblemError("a list must have numbers, or rows of numbers: [[1, 2], [3, 4]]");
+  return rows.join("\n");
 }
 
 /** @param {Matrix | NpyFile} matrix @returns {string} the matrix as text, or its corner */

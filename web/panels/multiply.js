@@ -39,7 +39,7 @@ export function setup(app, root) {
       h(
         "p",
         {},
-        "Compute C = A·B, or an operation of each row: paste rows of numbers, choose a CSV or .npy file, or generate random matrices. They stay in this tab.",
+        "Compute C = A·B, or an operation of each row: paste rows of numbers or a list such as [[1, 2], [3, 4]], choose a CSV or .npy file, or generate random matrices. They stay in this tab.",
       ),
     ),
     h("div", { class: "controls" }, field("Operation", ops)),
@@ -85,9 +85,11 @@ export function setup(app, root) {
     const [left, right] = [flips.a ? transposed(x) : x, flips.b ? transposed(y) : y];
     const { dtype, options: asked, epilogue } = options.asked(left.rows, right.columns);
     const problem = problemOf(left.as(dtype), right.as(dtype));
-    const started = performance.now();
+    const { pipelines } = app.device;
+    const [started, compiled] = [performance.now(), pipelines.count];
     const c = await app.device.matmul(x.as(dtype), y.as(dtype), asked);
     const spent = (performance.now() - started) * 1e3;
+    const included = pipelines.count > compiled ? "compilation, upload and download" : "upload and download";
     message.textContent = "Checking on the CPU …";
     const rounding = app.bundle.index.dtypes[c.dtype];
     const checker = new Checker(left.as(dtype), right.as(dtype), rounding, epilogue);
@@ -96,7 +98,7 @@ export function setup(app, root) {
     const isRight = error <= bound;
     message.classList.toggle("error", !isRight);
     message.textContent = isRight
-      ? `C is ${c.rows}×${c.columns} ${c.dtype}, computed by ${kernelOf(app, problem, asked, epilogue).label} in ${time(spent)}, upload and download included.`
+      ? `C is ${c.rows}×${c.columns} ${c.dtype}, computed by ${kernelOf(app, problem, asked, epilogue).label} in ${time(spent)}, ${included} included.`
       : `C is wrong: this browser or driver computes it incorrectly. Please report it, with the adapter's name.`;
     app.announce(message.textContent);
     const scale = epilogue ? "(|alpha||A||B| + |bias|)" : "|A||B|";

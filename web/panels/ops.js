@@ -15,7 +15,7 @@ import { available } from "./ladder.js";
 /**
  * The stages of an op, and the problems to show them on; `measure` is null if this page cannot run them.
  * @typedef {{
- *   stages: string[], first: string, sizes: [string, string][], usual: string, dtypes: [string, string][],
+ *   op: string, stages: string[], first: string, sizes: [string, string][], usual: string, dtypes: [string, string][],
  *   kernel: (stage: string, size: string, dtype: string) => Kernel, problem: (size: string, dtype: string) => Python,
  *   offered?: (stage: string) => Kernel[] | undefined,
  *   measure: ((bench: Bench, kernel: Kernel, size: string, dtype: string) => Promise<RunRecord>) | null,
@@ -33,11 +33,11 @@ const SIZES = [
   [333, 257, 129],
 ];
 
-/** @param {App} app @returns {{title: string, load: () => Explained | Promise<Explained>}[]} */
+/** @param {App} app @returns {{title: string, load: () => Promise<Explained>}[]} */
 export function explained(app) {
   const { ladders, explained, shown: exhibits } = app.bundle.index;
   return [
-    { title: "Matrix product", load: () => products(app) },
+    { title: "Matrix product", load: async () => products(app) },
     ...explained.map((i) => ({ title: ladders[i], load: () => known(app, i) })),
     ...exhibits.map(([title], i) => ({ title, load: () => shown(app, i) })),
   ];
@@ -48,6 +48,7 @@ export function products(app) {
   const { bundle, device } = app;
   const sizeOf = (/** @type {string} */ size) => SIZES[Number(size)];
   return {
+    op: "gemm",
     stages: bundle.stages,
     first: "pipelined",
     sizes: SIZES.map(([m, n, k], i) => [String(i), shape({ m, n, k })]),
@@ -87,6 +88,7 @@ async function known({ bundle, device }, number) {
   const sizes = [...new Set(cases.map(({ problem }) => shape(problem)))];
   const dtypes = [...new Set(cases.map(({ problem }) => problem.dtype))];
   return {
+    op,
     stages: [...new Set([...shown, ...others])],
     first: shown[shown.length - 1],
     sizes: sizes.map((size) => [size, size]),
@@ -116,6 +118,7 @@ async function shown(app, number) {
   const suits = (/** @type {string} */ dtype) =>
     stages.some((stage) => kernel(stage).of.unsuited(problem(sizes[0][0], dtype)) === null);
   return {
+    op,
     stages,
     first: stages[0],
     sizes,

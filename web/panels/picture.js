@@ -45,7 +45,7 @@ export function tilePicture(kernel) {
       { transform: `translate(${x} ${y})` },
       box("matrix", 0, 0, w, height),
       ...inside,
-      s("text", { class: "matrix-name", x: 6, y: 15 }, name),
+      s("text", { class: "matrix-name", x: 6, y: height * unit - 8 }, name),
     );
   const { sm, sn } = kernel.config;
   const cells = kernel.matrix
@@ -117,15 +117,20 @@ function ownInWords(kernel) {
   return `${count} ${count === 1 ? "element" : "elements"}`;
 }
 
-/** The legend of the colours. @param {Kernel} kernel @param {number} itemsize bytes of an element of A */
-export function legend(kernel, itemsize) {
+/** The legend of the colours. @param {Kernel} kernel @param {number} itemsize bytes of an element of A @param {number} loaded FLOP per byte of storage as the shader loads and stores */
+export function legend(kernel, itemsize, loaded) {
   const { rows, columns, inner } = tileOf(kernel);
   const memory = kernel.of.workgroup_bytes;
-  const reuse = (2 * rows * columns) / ((rows + columns) * itemsize);
+  const once = (2 * rows * columns) / ((rows + columns) * itemsize);
+  const words = once > 1.1 * loaded ? `, ${figures(once)} if it loaded each element once per tile` : "";
   return h(
     "ul",
     { class: "legend-list" },
-    h("li", { class: "key-tile" }, `${rows} × ${columns} of C per workgroup of ${kernel.invocations} invocations`),
+    h(
+      "li",
+      { class: "key-tile" },
+      `${rows} × ${columns} of C per workgroup of ${kernel.invocations} ${kernel.invocations === 1 ? "invocation" : "invocations"}`,
+    ),
     h("li", { class: "key-mine" }, `${ownInWords(kernel)} per ${kernel.matrix ? "subgroup" : "invocation"}`),
     h(
       "li",
@@ -134,6 +139,10 @@ export function legend(kernel, itemsize) {
         ? `steps of ${inner} along k, ${memory.toLocaleString("en")} bytes of workgroup memory`
         : "no workgroup memory",
     ),
-    h("li", { class: "key-band" }, `${figures(reuse)} FLOP per byte of A and B, if each is fetched once per tile`),
+    h(
+      "li",
+      { class: "key-band" },
+      `what the tile needs of A and B: ${figures(loaded)} FLOP per byte as loaded${words}`,
+    ),
   );
 }

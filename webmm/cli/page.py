@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import click
@@ -61,14 +60,14 @@ def leaderboard(files: tuple[Path, ...]) -> None:
 def serve(folder: Path | None, port: int, browser: bool) -> None:
     """Serve the web page to browsers on this machine.
 
-    Serves the page in FOLDER, as built by `webmm bundle`; without FOLDER, builds a temporary one.
+    Serves the page in FOLDER, as built by `webmm bundle`. Without FOLDER, builds one, and keeps it in the cache folder
+    until webmm or a plugin changes.
     """
-    from webmm.page import bundle as page
+    from webmm.page import kept
     from webmm.page import serve as http
 
     if folder:
         http.serve(folder, port, browser)
         return
-    with tempfile.TemporaryDirectory() as temporary:
-        page.build(Path(temporary, "page"))
-        http.serve(Path(temporary, "page"), port, browser)
+    with kept.page(lambda words: click.echo(f"webmm: {words}")) as page:
+        http.serve(page, port, browser)

@@ -75,9 +75,10 @@ def bench(
     plot_file: Path | None,
     profile: str | None,
 ) -> None:
-    """Check and time every kernel of an op, fastest first.
+    """Check and time every kernel of an op.
 
-    The kernels of an op form a ladder of stages, from naive to fastest; each result is checked before it is timed.
+    The kernels of an op form a ladder of stages, from naive to fastest; each result is checked before it is timed. The
+    table has them in this order, branches indented; "× before" is the speedup over the stage that a stage follows.
     --profile shows how long upload, dispatches and readback take in one call of each size's fastest kernel. --against
     shows each kernel's speedup over an earlier run, and whether it exceeds the spread of both runs. --ablate shows
     what each tunable of a kernel contributes to its speed on this device.

@@ -86,6 +86,19 @@ def kernel_class(name: str, op: str = "gemm") -> type[Any]:
     return STAGES[op][name]
 
 
+def depths(op: str = "gemm") -> dict[str, int]:
+    """Return, for each stage of an op, how many branches of the ladder lead to it.
+
+    Of the stages that follow the same one, the last stays on its branch, and the others begin branches of their own.
+    """
+    stages = STAGES[op]
+    last = {cls.follows: name for name, cls in stages.items()}
+    found: dict[str, int] = {}
+    for name, cls in stages.items():
+        found[name] = found.get(cls.follows, 0) + int(last[cls.follows] != name)
+    return found
+
+
 def label_of(record: Record) -> str:
     """Return the kernel of a record, and the settings in which it differs from the defaults."""
     if record.kernel not in STAGES.get(record.op, ()):

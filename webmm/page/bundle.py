@@ -26,14 +26,14 @@ from numpy.typing import NDArray
 from webmm.choose import tables
 from webmm.errors import ConfigError
 from webmm.files import read_text
-from webmm.page import core, index, ladders, leaderboard, minify, translated
+from webmm.page import core, index, ladders, leaderboard, lessons, minify, translated
 from webmm.page.script.program import Program
 
 # Loaded on demand: files of the bundle that the service worker does not fetch in advance either …
-ON_DEMAND = ("bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/")
+ON_DEMAND = ("bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/", "bundle/learn/")
 PANELS = (  # of the page, and parts of them
     *("multiply", "matrices", "form", "options", "large", "explain", "ops", "ladders", "picture", "code", "traffic"),
-    *("tune", "compare", "help", "report"),
+    *("tune", "compare", "help", "report", "chapter", "steps", "ablate"),
 )
 LAZY = (  # … and modules.
     *(*ON_DEMAND, "bundle/ladders.js", *(f"bundle/{name}" for name in core.LATE)),
@@ -81,6 +81,9 @@ def build(out: Path, *, force: bool = False) -> Summary:
         (page / "leaderboard.html").write_text(leaderboard.render(contributed), encoding="utf-8")
         program = write_kernels(page / "bundle")
         (page / "bundle" / "ladders.js").write_text(ladders.module(program), encoding="utf-8")
+        (page / "style.css").write_text(
+            (page / "style.css").read_text("utf-8") + lessons.write(page / "bundle"), "utf-8"
+        )
         made = {"translated": translated.write(page / "bundle"), "cases": _cases(page / "bundle" / "cases")}
         write_index(page / MARKER, {**index.index(), **made})
         minify.minify_folder(page)

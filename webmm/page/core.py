@@ -46,7 +46,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     ),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
     "webmm.wgsl.epilogues": ("ACTIVATIONS", "BIASES", "Epilogue", "Terms", "activation_name"),
-    "webmm.kernels": ("STAGES", "configure", "kernel_class"),
+    "webmm.kernels": ("STAGES", "configure", "depths", "kernel_class"),
     "webmm.kernels.base": (
         *(
             "Capabilities",

@@ -65,8 +65,8 @@ def example(kernel: Kernel[Any]) -> Problem | None:
     return next((problem for _, problem in OPS[kernel.op].examples() if kernel.unsuited(problem) is None), None)
 
 
-def deflated(found: dict[str, Any]) -> bytes:
-    """Return the document in the format `deflate-raw` of browsers."""
+def deflated(found: Any) -> bytes:
+    """Return a JSON document in the format `deflate-raw` of browsers."""
     packer = zlib.compressobj(9, wbits=-15)
     return packer.compress(json.dumps(found, separators=(",", ":")).encode()) + packer.flush()
 

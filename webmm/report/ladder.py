@@ -19,7 +19,7 @@ from webmm.dtypes import dtype_of
 from webmm.engine.device import Device
 from webmm.engine.profiling import Profile, profile
 from webmm.errors import UnsupportedError, WebmmError
-from webmm.kernels import label_of
+from webmm.kernels import STAGES, depths, label_of
 from webmm.kernels.base import Kernel
 from webmm.measure import roofline
 from webmm.measure.bench import CPU_STAGE, Bench, Progress, record_of, relative, time_product
@@ -161,30 +161,62 @@ def _profile_fastest(device: Device, op: Op[Any], kernels: list[Any], results: l
 
 
 def ladder_table(records: list[Record], op: Op[Any]) -> Table:
-    """Return the records of one size as a table, fastest first."""
-    first = op.stages[0].name
-    base = next((r for r in records if r.kernel == first), None)
-    numpy = next((r for r in records if r.kernel == CPU_STAGE), None)
+    """Return the records of one size as a table in the order of the ladder, branches indented, the fastest in bold.
+
+    Each stage is compared with the first, and with the one that it follows: where a branch begins (└) the nearest above
+    with less indentation, else the one before it on its branch.
+    """
+    order = [stage.name for stage in op.stages]
+    place = {name: i for i, name in enumerate(order)}
+    timed = sorted(
+        (r for r in records if r.median_us), key=lambda r: (place.get(r.kernel, len(order)), r.median_us or math.inf)
+    )
+    best = {r.kernel: r for r in reversed(timed)}  # of each stage its fastest
+    fastest = min(best.values(), key=lambda r: r.median_us or math.inf, default=None)
+    follows = {stage.name: stage.follows for stage in op.stages}
     layout = records[0].layout.replace("nn", "")
     title = " ".join(filter(None, (records[0].size, layout, records[0].dtype, records[0].variant)))
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("kernel", no_wrap=True)
-    for name in ("median", "best", op.unit, f"× {first}", "× NumPy", "of peak", "loads/FMA", "error", "bound"):
+    heads = (
+        "median",
+        "best",
+        op.unit,
+        f"× {order[0]}",
+        "× before",
+        "× NumPy",
+        "of peak",
+        "loads/FMA",
+        "error",
+        "bound",
+    )
+    for name in heads:
         table.add_column(name, justify="right", no_wrap=True)
-    for record in sorted((r for r in records if r.median_us is not None), key=lambda r: r.median_us or math.inf):
+    for record in timed:
+        label = label_of(record) if record.kernel != CPU_STAGE else "cpu (NumPy)"
         table.add_row(
-            label_of(record) if record.kernel != CPU_STAGE else "cpu (NumPy)",
+            _branch(record) + label,
             duration(record.median_us),
             duration(record.best_us),
             f"{op.rate(record):,.{1 if op.rate(record) < 1000 else 0}f}",
-            _times(relative(record, base)),
-            _times(relative(record, numpy)),
+            _times(relative(record, best.get(order[0]))),
+            _times(relative(record, best.get(follows.get(record.kernel, "")))),
+            _times(relative(record, best.get(CPU_STAGE))),
             "–" if record.peak_fraction is None else f"{record.peak_fraction:.0%}",
             _loads(record),
             f"{record.max_error:.1e}",
             f"{record.error_bound:.1e}",
+            style="bold" if record is fastest else "",
         )
     return table
+
+
+def _branch(record: Record) -> str:
+    """Return what stands before a stage: spaces for the branches that lead to it, └ where the last one begins."""
+    inward = depths(record.op) if record.op in STAGES else {}
+    depth = inward.get(record.kernel, 0)
+    begins = depth and inward.get(STAGES[record.op][record.kernel].follows, 0) < depth
+    return "  " * (depth - 1) + ("└ " if begins else "  ") if depth else ""
 
 
 def _loads(record: Record) -> str:

@@ -1,0 +1,59 @@
+"""The tables of `webmm bench`: the order of the ladder, its branches, and what each stage is compared with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+
+from webmm.cases import op_of
+from webmm.kernels import STAGES, depths
+from webmm.measure.bench import CPU_STAGE
+from webmm.measure.records import Record
+from webmm.report.ladder import ladder_table
+
+
+def record(kernel: str, us: float, **fields: Any) -> Record:
+    about = {"dtype": "float32", "engine": "", "adapter": "", "backend": "", "driver": "", "version": ""}
+    figures = {"median_us": us, "best_us": us, "gflops": 1 / us, "max_error": 0.0, "error_bound": 0.0}
+    return Record("gemm", kernel, 64, 64, 64, 1, **about, **{**figures, **fields})  # type: ignore[arg-type]
+
+
+def table(*records: Record) -> list[list[str]]:
+    shown = ladder_table(list(records), op_of("gemm"))
+    return [list(column.cells) for column in shown.columns]  # type: ignore[arg-type]
+
+
+def test_the_table_is_in_the_order_of_the_ladder_and_compares_with_the_stage_that_each_follows() -> None:
+    columns = table(record(CPU_STAGE, 3), record("workgroup_2d", 5), record("naive", 40), record("workgroup_1d", 10))
+    assert columns[0] == ["naive", "workgroup_1d", "workgroup_2d", "cpu (NumPy)"]
+    assert columns[4] == ["1", "4", "8", "13.3"]
+    assert columns[5] == ["–", "4", "2", "–"]
+
+
+def test_a_stage_of_several_settings_is_compared_with_the_fastest() -> None:
+    slow, fast = record("tile_1d", 8, config={"tm": 4}), record("tile_1d", 6, config={"tm": 8})
+    columns = table(record("naive", 12), slow, fast, record("tile_2d", 3))
+    assert [label.strip("└ ").split()[0] for label in columns[0]] == ["naive", "tile_1d", "tile_1d", "tile_2d"]
+    assert columns[5] == ["–", "–", "–", "2"]
+
+
+def test_branches_are_indented() -> None:
+    stages, depth = STAGES["gemm"], depths()
+    assert depth["naive"] == depth["shared"] == depth["matrix_unit"] == 0
+    assert depth["tile_1d"] == depth["tile_2d"] == depth["split_k"] == 1
+    columns = table(*(record(name, 1 + i) for i, name in enumerate(stages)))
+    shown = dict(zip(stages, columns[0], strict=True))
+    assert shown["shared"] == "shared"
+    assert (shown["tile_1d"], shown["tile_2d"]) == ("└ tile_1d", "  tile_2d")
+    branches: list[str] = []  # the last stage above, by depth: what an indented table says that a stage follows
+    for name, cls in stages.items():
+        begins = "└" in shown[name]
+        above = branches[: depth[name] + (not begins)]
+        assert cls.follows == (above[-1] if above else ""), name
+        branches = [*branches[: depth[name]], name]
+
+
+def test_the_table_fits_its_width() -> None:
+    shown = ladder_table([record("persistent", 123.456), record(CPU_STAGE, 1)], op_of("gemm"))
+    assert Console().measure(shown).maximum <= 124

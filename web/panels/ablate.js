@@ -1,0 +1,90 @@
+// @ts-check
+/** What the sliders' changes of a stage gain on this device: each alone, and all together. */
+
+import { figures, h } from "../dom.js";
+import { speedOf, unitOf } from "../ops.js";
+import { inWords } from "../webmm.js";
+
+/** @typedef {import("../webmm.js").Kernel} Kernel */
+/** @typedef {import("../webmm.js").RunRecord} RunRecord */
+
+/** @param {import("../main.js").App} app @param {(kernel: Kernel) => Promise<RunRecord>} measured */
+export function ablation(app, measured) {
+  const table = h("div", { id: "explain-ablation", role: "status" });
+  const run = h(
+    "button",
+    { type: "button", id: "explain-ablate", hidden: true, onclick: start },
+    "What each change gains",
+  );
+  /** @type {[standard: Kernel, changed: Kernel] | null} */
+  let pair = null;
+  return { table, run, show };
+
+  /** Offer to compare a configuration with the one that the stage was opened with. @param {Kernel} standard @param {Kernel} changed @param {boolean} runs whether it can run */
+  function show(standard, changed, runs) {
+    pair = [standard, changed];
+    table.replaceChildren();
+    run.hidden = !runs || changesOf(standard, changed).length === 0;
+  }
+
+  async function start() {
+    const asked = /** @type {[Kernel, Kernel]} */ (pair);
+    run.disabled = true;
+    try {
+      await app.exclusively(() => compare(...asked));
+    } catch (error) {
+      table.textContent = inWords(error);
+    } finally {
+      run.disabled = false;
+    }
+  }
+
+  /** @param {Kernel} standard @param {Kernel} changed */
+  async function compare(standard, changed) {
+    const changes = changesOf(standard, changed);
+    const words = changes.map(([name, value]) => `${name} ${standard.config[name]} → ${value}`);
+    const single = changes.map(([name, value]) =>
+      app.bundle.configured(standard.name, { ...standard.config, [name]: value }, standard.of.op),
+    );
+    const more = changes.length > 1 ? [changed] : [];
+    /** @type {(RunRecord | null)[]} */
+    const records = [];
+    for (const kernel of [standard, ...single, ...more]) {
+      table.textContent = `Measuring ${kernel?.label ?? "…"}`;
+      records.push(kernel && (await measured(kernel)));
+    }
+    const [base, ...others] = records;
+    const gain = (/** @type {RunRecord | null} */ r) => Number(r?.gflops ?? NaN) / Number(base?.gflops ?? NaN);
+    const joint = others[changes.length];
+    const expected = others.slice(0, changes.length).reduce((product, r) => product * gain(r), 1);
+    const row = (/** @type {string} */ name, /** @type {RunRecord | null} */ r, /** @type {string} */ times) =>
+      h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, name),
+        h("td", { class: "number" }, r && (r.gflops ? `${figures(speedOf(r))} ${unitOf(r)}` : r.status)),
+        h("td", { class: "number" }, times),
+      );
+    const times = (/** @type {number} */ x) => (Number.isFinite(x) ? `${figures(x)} ×` : "–");
+    table.replaceChildren(
+      h(
+        "table",
+        {},
+        h(
+          "tbody",
+          {},
+          row(standard.label, base, "1 ×"),
+          ...changes.map((_, i) => row(words[i], others[i], others[i] ? times(gain(others[i])) : "impossible alone")),
+          ...(joint === undefined
+            ? []
+            : [row("all together", joint, times(gain(joint))), row("expected if independent", null, times(expected))]),
+        ),
+      ),
+    );
+    app.announce(String(table.textContent));
+  }
+}
+
+/** @param {Kernel} standard @param {Kernel} changed @returns {[name: string, value: string | number][]} */
+const changesOf = (standard, changed) =>
+  Object.entries(changed.config).filter(([name, value]) => standard.config[name] !== value);

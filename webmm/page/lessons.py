@@ -1,0 +1,82 @@
+"""The course on the page: a file per chapter, loaded on demand, and the steps of the first stages.
+
+`bundle/learn/index.deflate` lists the chapters, `contents` first, and the stages that they tell;
+`bundle/learn/NAME.deflate` is the HTML of a chapter, `bundle/learn/steps/OP/STAGE.deflate` what a stage does step by
+step. All are compressed JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from webmm.kernels import STAGES
+from webmm.learn import chapters
+from webmm.learn.chapters import Chapter
+from webmm.learn.drawings.svg import COLOURS
+from webmm.page import steps
+from webmm.page.translated import deflated
+
+HEADING = re.compile(r"<(/?)h([1-4])\b")
+STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
+ALIGNED = re.compile(r'style="text-align:(\w+)"')  # the page's policy allows no inline styles
+WIDTH = re.compile(r'viewBox="0 0 ([\d.]+) ')
+SCROLLED = '<div class="scroll" tabindex="0">'  # with the keyboard, too
+WITHIN = re.compile(r'href="#(?!explain/)')
+ELSEWHERE = re.compile(r'<a href="(?!#|https?:)[^"]*">(.*?)</a>', re.DOTALL)  # files that the page does not have
+
+
+def write(bundle: Path) -> str:
+    """Write the course to the folder `bundle`; return the style of its drawings."""
+    index = Chapter("contents", (chapters.folder() / "README.md").read_text(encoding="utf-8"))
+    found = {index.name: index, **chapters.load()}
+    for chapter in found.values():
+        _write(bundle / "learn" / chapter.name, html(chapter))
+    told = {f"{op}/{stage}": place for op in STAGES for stage in STAGES[op] if (place := _place(op, stage))}
+    stepped = {f"{kernel.op}/{kernel.name}": steps.walk(kernel, problem) for kernel, problem in steps.shown()}
+    for name, each in stepped.items():
+        _write(bundle / "learn" / "steps" / name, each)
+    titles = [[name, chapter.title] for name, chapter in found.items()]
+    _write(bundle / "learn" / "index", {"chapters": titles, "told": told, "steps": list(stepped)})
+    return _style()
+
+
+def html(chapter: Chapter) -> str:
+    """Return a chapter as the page shows it: below a heading of level 2, without inline styles, drawings in place."""
+    text = chapters.html(chapter, lambda name: f"#explain/{name.replace('#', '~')}", _drawing)
+    text = HEADING.sub(lambda tag: f"<{tag[1]}h{int(tag[2]) + 2}", text)
+    text = ALIGNED.sub(r'class="\1"', text.replace(' id="', ' id="to-'))
+    text = text.replace("<table>", f"{SCROLLED}<table>").replace("</table>", "</table></div>")
+    text = WITHIN.sub(f'href="#explain/{chapter.name}~', text)
+    return ELSEWHERE.sub(r"\1", text)
+
+
+def _drawing(name: str) -> str:
+    svg = (chapters.folder() / "drawings" / f"{name}.svg").read_text(encoding="utf-8")
+    width = WIDTH.findall(svg)[0]
+    return STYLE.sub("", svg).replace("<svg ", f'<svg class="drawing" width="{width}" ', 1)
+
+
+def _place(op: str, stage: str) -> str:
+    """Return the chapter that tells a stage, with ~ANCHOR of its section; "" if none does."""
+    found = chapters.told_in(op, stage)
+    if found is None:
+        return ""
+    chapter, section = found
+    heading = re.search(rf"^## ({re.escape(section)}\b.*)$", chapter.text, re.MULTILINE) if section else None
+    return f"{chapter.name}~{chapters.slug(heading[1])}" if heading else chapter.name
+
+
+def _style() -> str:
+    rules = (
+        f".drawing .{name}{{fill:light-dark({light},{dark})}}"
+        f".drawing .{name}-line{{stroke:light-dark({light},{dark});fill:none}}"
+        for name, (light, dark) in COLOURS.items()
+    )
+    return "".join(rules) + "\n"
+
+
+def _write(path: Path, document: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_name(f"{path.name}.deflate").write_bytes(deflated(document))
