@@ -37,6 +37,7 @@ ready: $(VENV)/dev
 	tools/ensure-vulkan $(BIN)/webmm
 	tools/ensure-naga
 	tools/ensure-browser
+	tools/ensure-display
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check .

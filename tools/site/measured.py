@@ -44,8 +44,8 @@ def pages() -> dict[str, str]:
 
 
 INTRODUCTION = """Made from the [records](../../bench/results/README.md) when the site is built. A cell has the highest
-rate of any kernel and settings, with its size; other libraries stand beside webmm's engines. Records that were only collected
-for fits are left out. What the figures say, and how they were measured, is in [results](../results.md) and
+rate of any kernel and settings, with its size; other libraries stand beside webmm's engines. Records that were only
+collected for fits are left out. What the figures say, and how they were measured, is in [results](../results.md) and
 [bench](../../bench/README.md); which of them were checked against NumPy in [what was measured where](../evidence.md).
 
 """
