@@ -265,6 +265,7 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ entry }}, {{ o.x | upper }}_PANEL>
 {{ load_next(first) }}
 {{ write_tiles(first) }}
     workgroupBarrier(); // the first tiles are complete before anyone reads them
+    //# inner
     for (var k0 = {{ "BK" if first == "0u" else first ~ " + BK" }}; k0 < {{ end }}; k0 += BK) {
 {{ load_next("k0") }}
 {{ multiply_tiles(operands) }}
@@ -272,6 +273,7 @@ var<workgroup> {{ o.x }}_tile: array<array<{{ entry }}, {{ o.x | upper }}_PANEL>
 {{ write_tiles("k0") }}
         workgroupBarrier(); // the tiles are complete before anyone reads them
     }
+    //# end
 {{ multiply_tiles(operands) }}
 {% endmacro %}
 

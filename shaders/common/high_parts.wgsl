@@ -39,6 +39,7 @@ fn before_end(x: Eight, first: vec4u, last: vec4u) -> Eight {
 }
 
 {% endif %}
+//# split
 // Rounded to the eleven bits of a float16's significand: to the nearest, or away from zero. This uses integers, since a
 // driver may optimise away packing and unpacking.
 fn nearest(x: vec4f) -> vec4f {
@@ -48,6 +49,7 @@ fn nearest(x: vec4f) -> vec4f {
 fn away_from_zero(x: vec4f) -> vec4f {
     return bitcast<vec4f>((bitcast<vec4u>(x) + vec4u(0x1fffu)) & vec4u(0xffffe000u));
 }
+//# end
 
 fn packed(x: Eight) -> vec4<u32> {
     return vec4<u32>(

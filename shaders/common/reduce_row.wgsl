@@ -13,6 +13,7 @@
 fn main(
 {{ workgroup.builtins() }}
 ) {
+    //# inner
 {{ workgroup.row() }}
     let base = {{ loads.base() }};
 {{ invocation.walk(kernel.lanes) }}
@@ -20,4 +21,5 @@ fn main(
     if (lane == 0u) {
         {{ out.store("params.y_offset + row", "result(all)") }}
     }
+    //# end
 }

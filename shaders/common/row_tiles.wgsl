@@ -65,6 +65,7 @@ fn sum_of(a: {{ real }}, b: {{ real }}) -> {{ real }} {
 
 {# A function that combines the values of the invocations of a row by `merge`. #}
 {% macro combined(name, type, merge) %}
+//# combine
 // The result of all invocations of a row, in each of them
 fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
     var all = own;
@@ -88,6 +89,7 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
 {% endfor %}
     return all;
 }
+//# end
 
 {% endmacro %}
 

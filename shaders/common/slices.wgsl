@@ -51,6 +51,7 @@ fn keep(z: u32, row: u32, col: u32, value: i32, weight: u32, fresh: bool) {
   words chunk..end of A by those from `first` on in B.
 #}
 {% macro for_each_chunk() %}
+    //# pairs
     // Weight 0 is the product of the first slices' magnitudes; the others are s + t, from KEPT + 1 down to 2.
     for (var step = 0u; step <= KEPT; step++) {
         let weight = select(KEPT + 2u - step, 0u, step == 0u);
@@ -59,6 +60,7 @@ fn keep(z: u32, row: u32, col: u32, value: i32, weight: u32, fresh: bool) {
         for (var chunk = 0u; chunk < pairs * words; chunk += CHUNK) {
             let end = min(pairs * words, chunk + CHUNK);
             let fresh = step == 0u && chunk == 0u;
+    //# end
 {{ caller() }}
         }
     }

@@ -30,11 +30,13 @@ workgroup.z * params.m * ((params.n + 3u) / 4u)
   except that the first ones have one step more if steps remain. Without batches, a workgroup's part is its z.
 #}
 {% macro part_of_k(step, part="workgroup.z") %}
+    //# splits
     let steps = (params.k + {{ step }} - 1u) / ({{ step }});
     let first_step = {{ part }} * (steps / SPLITS) + min({{ part }}, steps % SPLITS);
     let last_step = first_step + steps / SPLITS + select(0u, 1u, {{ part }} < steps % SPLITS);
     let k_first = first_step * {{ step }};
     let k_end = last_step * {{ step }};
+    //# end
 {% endmacro %}
 
 {# For the second dispatch: the invocations that share a vec4 of C, and their sums; `vector` is the type of four. #}

@@ -14,6 +14,7 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_index) local_index: u32,
 ) {
+    //# inner
     let first = (workgroup.x + workgroup.y * grid.x) * SIZE * UNROLL * 4u;
 {% if s.vec %}
 {% for u in range(kernel.unroll) %}
@@ -36,4 +37,5 @@ fn main(
         {{ out.store("params.y_offset + i", "v") }}
     }
 {% endif %}
+    //# end
 }

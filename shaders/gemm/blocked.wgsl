@@ -26,6 +26,7 @@ fn main(
 {{ load.plan_loads() }}
 {{ layout.declare_sums() }}
 {{ load.declare_registers() }}
+    //# inner
     for (var k0 = 0u; k0 < params.k; k0 += BK) {
 {{ load.load_next("k0") }}
 {{ load.write_tiles() }}
@@ -33,5 +34,6 @@ fn main(
 {{ multiply.multiply_tiles() }}
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
     }
+    //# end
 {{ store.store_sums(store.staged) }}
 }

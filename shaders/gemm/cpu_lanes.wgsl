@@ -28,6 +28,7 @@ fn main(
     let col = col0 + lane * 4u;
 {{ matrix.bases() }}
 {{ lanes.declare_sums() }}
+    //# inner
     for (var k = 0u; k < params.k; k += 4u) {
 {% macro a(row) %}load_a4(a_base, {{ row }}, k){% endmacro %}
 {% macro b(kk, j) -%}
@@ -35,5 +36,6 @@ load_b4(b_base, k{% if kk %} + {{ kk }}u{% endif %}, col{% if j %} + {{ j }}u * 
 {%- endmacro %}
 {{ lanes.multiply_step(a, b) }}
     }
+    //# end
 {{ lanes.store_sums() }}
 }

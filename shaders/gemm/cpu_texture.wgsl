@@ -30,6 +30,7 @@ fn main(
     let first_layer = workgroup.z * ((params.k + DEPTH - 1u) / DEPTH);
 {{ matrix.bases() }}
 {{ lanes.declare_sums() }}
+    //# inner
     for (var k = 0u; k < params.k; k += 4u) {
         let y = k % DEPTH;
         let layer = first_layer + k / DEPTH;
@@ -40,5 +41,6 @@ textureLoad(b_texture, vec2u({{ texel }}), layer)
 {%- endmacro %}
 {{ lanes.multiply_step(a, b) }}
     }
+    //# end
 {{ lanes.store_sums() }}
 }

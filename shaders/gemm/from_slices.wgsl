@@ -29,6 +29,7 @@ fn main(
         return;
     }
 {{ matrix.bases() }}
+    //# inner
     let a_line = a_lines[select(workgroup.z, 0u, params.a_batch_stride == 0u) * params.m + row];
     let b_line = b_lines[select(workgroup.z, 0u, params.b_batch_stride == 0u) * params.n + col];
     let sum = wide[(workgroup.z * params.m + row) * params.n + col];
@@ -43,5 +44,6 @@ fn main(
     } else {
         value = dot_of(a_base, b_base, row, col);
     }
+    //# end
     store_c(c_base, row, col, value);
 }

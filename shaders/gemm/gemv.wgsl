@@ -193,6 +193,7 @@ fn main(
     var acc_{{ t }}_{{ j }} = {{ (real if s.along_k else vec4r) ~ "()" }};
 {% endfor %}
 {% endfor %}
+    //# inner
     for (var k = {{ part }}{{ " * 4u" if not interleaved }}; k < params.k; k += {{ part_count }} * UNROLL * 4u) {
 {% for u in range(kernel.unroll) %}
 {{ load_wide(u) }}
@@ -209,6 +210,8 @@ fn main(
 {% endfor %}
 {% endfor %}
     }
+    //# end
+    //# sums
     // (3) The sums of this invocation → workgroup memory
 {% for t in range(kernel.ti) %}
 {% for j in range(kernel.tj) %}
@@ -250,4 +253,5 @@ fn main(
 {% endfor %}
 {% endif %}
     }
+    //# end
 }

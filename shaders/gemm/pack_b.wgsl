@@ -12,8 +12,10 @@ const DEPTH: u32 = {{ kernel.depth }}u; // rows of B per layer
 {{ matrix.load_b4(k=true, col=true) }}
 @compute @workgroup_size({{ kernel.workgroup_size[:2] | join(", ") }})
 fn main(@builtin(global_invocation_id) texel: vec3u) {
+    //# copy
     let base = params.b_offset + texel.z * params.b_batch_stride;
     let layers = (params.k + DEPTH - 1u) / DEPTH; // per matrix
     let value = load_b4(base, texel.y, texel.x * 4u);
     textureStore(b_texture, vec2u(texel.x, texel.y % DEPTH), texel.z * layers + texel.y / DEPTH, value);
+    //# end
 }

@@ -25,8 +25,10 @@ fn main(
 {{ matrix.bases() }}
 {{ layout.invocation_position(interleaved=kernel.interleaved(s)) }}
 {{ load.declare_registers() }}
+    //# tiles
     for (var tile = workgroup.x + workgroup.y * grid.x; tile < tiles_m * tiles_n; tile += grid.x * grid.y) {
 {{ layout.locate_tile() }}
+        //# end
 {{ load.plan_loads() }}
 {{ layout.declare_sums() }}
 {{ load.load_next("0u") }}

@@ -58,6 +58,7 @@ fn main(
 {{ load.plan_loads() }}
 {{ layout.declare_sums() }}
 {{ load.declare_registers() }}
+    //# inner
 {{ load.load_next("0u") }}
 {{ load.write_tiles() }}
     workgroupBarrier(); // the first tiles are complete before anyone reads them
@@ -69,6 +70,7 @@ fn main(
 {{ load.write_tiles() }}
         workgroupBarrier(); // the tiles are complete before anyone reads them
     }
+    //# end
     // The last tiles are multiplied outside the loop: a condition inside it costs 6 % (H200, 4096³).
 {{ multiply.multiply_tiles(k0="(params.k - 1u) / BK * BK") }}
 {% else %}

@@ -57,6 +57,7 @@ fn main(
 {{ splits.part_of_k("SLICES * BK", "split") }}
 {{ layout.declare_sums() }}
 {{ load.declare_registers() }}
+    //# inner
     var k0 = k_first + slice * BK;
 {{ load.load_next("k0") }}
 {{ load.write_tiles(slice) }}
@@ -69,9 +70,11 @@ fn main(
 {{ load.write_tiles(slice) }}
         workgroupBarrier(); // the tiles are complete before anyone reads them
     }
+    //# end
 {{ multiply.multiply_tiles(slice) }}
 {% if kernel.slices > 1 %}
 {% for r in range(kernel.tm) %}
+    //# slices
     if (slice > 0u) {
 {% for j in range(kernel.tn // 4) %}
         sums[slice - 1u][{{ j }}][sharer] = acc_{{ r }}_{{ j }};
@@ -97,6 +100,7 @@ fn main(
 {% elif not loop.last %}
     workgroupBarrier(); // the first slice has read the sums before they are overwritten
 {% endif %}
+    //# end
 {% endfor %}
 {% else %}
 {{ store.store_sums() }}

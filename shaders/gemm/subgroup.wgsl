@@ -33,6 +33,7 @@ fn main(
     let lx = lane % LX;
     let ly = lane / LX;
 {{ layout.declare_sums() }}
+    //# inner
     for (var k = 0u; k < params.k; k += 4u) {
         // Lane r % LANES loads row r of A's tile; lane v % LANES loads vec4 v of B's tile, counted over its four rows.
 {% for i in range(kernel.a_loads) %}
@@ -71,6 +72,7 @@ fn main(
         }
 {% endfor %}
     }
+    //# end
 {% for r in range(kernel.tm) %}
 {% for j in range(kernel.tn // 4) %}
     store_c4(c_base, row0 + ly + {{ r }}u * LY, col0 + (lx + {{ j }}u * LX) * 4u, acc_{{ r }}_{{ j }});

@@ -19,7 +19,9 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_index) local_index: u32,
 ) {
+    //# sum
 {{ splits.add_splits() }}
+    //# end
     let c_base = params.c_offset + workgroup.z * params.c_batch_stride;
     store_c4(c_base, vector / row_length, vector % row_length * 4u, value);
 }

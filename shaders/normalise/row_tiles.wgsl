@@ -32,6 +32,7 @@
 fn main(
 {{ tiles.builtins() }}
 ) {
+    //# inner
 {{ tiles.rows() }}
 {% if s.function == "softmax" %}
 {{ tiles.exponentials() }}
@@ -42,6 +43,7 @@ fn main(
 {{ normalise.statistics(kernel.per_row, whole="combined(own, place)") }}
 {% endif %}
 {{ normalise.scale() }}
+    //# end
 {% if tiles.tiled %}
     workgroupBarrier(); // all elements are read before results replace them
 {% else %}

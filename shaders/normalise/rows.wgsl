@@ -107,6 +107,7 @@ fn main(
 {{ workgroup.builtins() }}
 ) {
 {{ workgroup.row() }}
+    //# inner
     let base = {{ loads.base() }};
 {% if s.dense %}
     let y_base = params.y_offset + row * params.length;
@@ -159,4 +160,5 @@ k{% if u %} + {{ 4 * lanes * u }}u{% endif %}
 {% endif %}
     }
 {% endif %}
+    //# end
 }

@@ -43,6 +43,7 @@ fn main(
 {{ bytes.load_next(first) }}
 {{ bytes.write_tiles() }}
     workgroupBarrier(); // the first tiles are complete before anyone reads them
+    //# inner
     for (var k0 = {{ "k_first + " if divided }}4u * BK; k0 < {{ end }}; k0 += 4u * BK) {
 {{ bytes.load_next("k0") }}
 {{ bytes.multiply_tiles("k0 - 4u * BK") }}
@@ -50,6 +51,7 @@ fn main(
 {{ bytes.write_tiles() }}
         workgroupBarrier(); // the tiles are complete before anyone reads them
     }
+    //# end
 {{ bytes.multiply_tiles("(" ~ end ~ " - 1u) / (4u * BK) * (4u * BK)") }}
 {{ lines.add_line_sums(bytes.operands) }}
 {{ bytes.store_sums("workgroup.z, " if divided else "") }}

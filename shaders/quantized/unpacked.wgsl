@@ -34,6 +34,7 @@ fn main(
     let zero_a = {{ quantized.zero_of_a() }};
     let zeros_b = {{ quantized.zeros_of_b() }};
     var sums = vec4i();
+    //# inner
 {% call matrix.k_loop() %}
 {% set a_index = "k * params.lda + row" if s.trans_a else "row * params.lda + k" %}
         let a_reg = byte_of_a(params.a_offset + {{ a_index }}) - zero_a;
@@ -49,5 +50,6 @@ fn main(
         sums += a_reg * b_reg;
         dbg_n(ACC, row, col, k, vec4f(sums));
 {% endcall %}
+    //# end
     store_c4(row, columns, sums);
 }

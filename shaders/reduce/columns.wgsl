@@ -23,9 +23,11 @@
 fn main(
 {{ columns.builtins() }}
 ) {
+    //# inner
 {{ columns.strip() }}
 {{ workgroup.split() }}
 {{ columns.walk("begin", "end") }}
+    //# end
 {% if kernel.wy > 1 %}
 {{ columns.combine() }}
     if (local.y > 0u) {

@@ -18,6 +18,7 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_index) lane: u32,
 ) {
+    //# inner
     let row = (workgroup.x + workgroup.y * grid.x) * SIZE + lane;
     if (row >= params.outer * params.inner) {
         return;
@@ -31,4 +32,5 @@ fn main(
         dbg(ACC, row, 0u, k, f32(result({{ invocation.all_levels("") }})));
     }
     {{ out.store("params.y_offset + row", "result(" ~ invocation.all_levels("") ~ ")") }}
+    //# end
 }

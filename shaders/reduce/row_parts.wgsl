@@ -16,6 +16,7 @@
 fn main(
 {{ workgroup.builtins() }}
 ) {
+    //# part
 {{ workgroup.row() }}
 {{ workgroup.split() }}
     let base = {{ loads.base() }};
@@ -24,4 +25,5 @@ fn main(
     if (lane == 0u) {
         partials[workgroup.z * params.outer * params.inner + row] = {{ parts.pack("all") }};
     }
+    //# end
 }

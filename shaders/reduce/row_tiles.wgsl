@@ -22,6 +22,7 @@
 fn main(
 {{ tiles.builtins() }}
 ) {
+    //# inner
 {{ tiles.rows() }}
 {% if s.operation == "logsumexp" %}
 {{ tiles.exponentials() }}
@@ -32,4 +33,5 @@ fn main(
     if (lane == 0u && row < params.outer) {
         {{ out.store("params.y_offset + row", "result(all)") }}
     }
+    //# end
 }

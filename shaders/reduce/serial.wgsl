@@ -13,6 +13,7 @@
 {{ parts.functions(vector=false) }}
 @compute @workgroup_size(1)
 fn main() {
+    //# inner
     for (var row = 0u; row < params.outer * params.inner; row++) {
         let base = {{ loads.base() }};
 {{ invocation.accumulators("") }}
@@ -24,4 +25,5 @@ fn main() {
         }
         {{ out.store("params.y_offset + row", "result(" ~ invocation.all_levels("") ~ ")") }}
     }
+    //# end
 }

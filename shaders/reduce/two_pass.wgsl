@@ -15,6 +15,7 @@
 fn main(
 {{ workgroup.builtins() }}
 ) {
+    //# inner
 {{ workgroup.row() }}
     var own = none();
     for (var split = lane; split < SPLITS; split += {{ kernel.lanes }}u) {
@@ -25,4 +26,5 @@ fn main(
     if (lane == 0u) {
         {{ out.store("params.y_offset + row", "result(all)") }}
     }
+    //# end
 }

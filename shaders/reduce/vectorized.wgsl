@@ -17,6 +17,7 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_index) lane: u32,
 ) {
+    //# inner
     let row = (workgroup.x + workgroup.y * grid.x) * SIZE + lane;
     if (row >= params.outer * params.inner) {
         return;
@@ -24,4 +25,5 @@ fn main(
     let base = {{ loads.base() }};
 {{ invocation.walk(1) }}
     {{ out.store("params.y_offset + row", "result(own)") }}
+    //# end
 }

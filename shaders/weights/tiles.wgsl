@@ -22,6 +22,7 @@
 {{ weights.constants() }}
 {% macro load_b4() %}
 {{ weights.unpack_functions() }}
+//# unpack
 // W[k..k+3, col], stored from weight `index` on{% if s.edge_n %}; zero outside the matrix{% endif %}
 
 fn load_b4(index: u32, col: u32, k: u32) -> vec4f {
@@ -33,6 +34,7 @@ fn load_b4(index: u32, col: u32, k: u32) -> vec4f {
     let block = index / BLOCK;
     return scales[block] * (integers4(b[index / PER_WORD] >> (index % PER_WORD * BITS)) - zero_of(block));
 }
+//# end
 {% endmacro %}
 {% if divided %}
 {{ load.declarations(load_b4=load_b4()) }}

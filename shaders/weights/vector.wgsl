@@ -31,6 +31,7 @@ fn main(
 {% endfor %}
 {% endfor %}
     for (var k0 = local_index * PER_WORD; k0 < params.k; k0 += UNROLL * LANES * PER_WORD) {
+        //# words
 {% for u in range(kernel.unroll) %}
         let k_{{ u }} = k0{% if u %} + {{ u }}u * LANES * PER_WORD{% endif %};
 {% for c in range(kernel.tn) %}
@@ -47,8 +48,10 @@ fn main(
         let zero_{{ at }} = zero_of(i_{{ at }} / BLOCK);
 {% endfor %}
 {% endfor %}
+        //# end
 {% for u in range(kernel.unroll) %}
 {% for four in range(s.per_word // 4) %}
+        //# inner
         {
 {% for r in range(kernel.tm) %}
             let a_reg{{ r }} = load_a4(params.a_offset, row0 + {{ r }}u, k_{{ u }} + {{ 4 * four }}u);
@@ -65,6 +68,7 @@ fn main(
 {% endfor %}
 {% endfor %}
         }
+        //# end
 {% endfor %}
 {% endfor %}
     }

@@ -288,6 +288,8 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "8 8 8 --adapter ²": "the adapters are 0:",
         "8 8 8 --op nope": "choose from gemm",
         "8 8 8 --layout xy": "nn, nt, tn, tt",
+        "nope": "neither a size nor a stage",
+        "naive naive": "with numbers of at least 1",
         **{f"8 8 8 {each}": words for each, words in ENGINES.items()},
     },
 }

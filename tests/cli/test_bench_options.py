@@ -31,6 +31,14 @@ def test_a_batch_of_transposed_matrices(webmm: Cli, tmp_path: Path) -> None:
     assert record.max_error <= record.error_bound
 
 
+def test_a_stage_for_short_rows_is_timed(webmm: Cli, tmp_path: Path) -> None:
+    """It takes no cube, on which a stage's rate is estimated."""
+    done = webmm("bench", "--op", "reduce:sum", "--sizes", "64x16", "--kernels", "row_tiles", "--json", "r.json")
+    assert done.returncode == 0, done.stderr
+    _, record = from_json((tmp_path / "r.json").read_text())
+    assert (record.kernel, record.status) == ("row_tiles", "ok")
+
+
 @pytest.mark.parametrize(
     ("options", "variant"),
     sampled(

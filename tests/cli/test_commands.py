@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -254,6 +255,17 @@ def test_explain(webmm: Cli) -> None:
     assert done.returncode == 0
     assert "→" in done.stdout
     assert "\npredicted by rates fitted to times on such a CPU, shipped with webmm\n" in done.stdout
+
+
+def test_explain_of_a_stage_has_its_summary_and_its_gain_here(webmm: Cli) -> None:
+    done = webmm("explain", "tile_1d")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("tile_1d: ")
+    assert re.search(
+        r"^  \S+ workgroup_2d: [\d.]+ GFLOP/s.*\n  \S+ tile_1d: .*: × \d+\.\d\d$", done.stdout, re.MULTILINE
+    )
+    assert "neither a size nor a stage" in webmm("explain", "tile_3d").stderr
+    assert "serial: one invocation" in webmm("explain", "serial").stdout  # of another op
 
 
 def test_the_help_names_every_op() -> None:

@@ -7,11 +7,12 @@ nothing. Each is a JSON file next to this module, with its source.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,7 @@ from webmm.dtypes import F32
 from webmm.engine.adapters import capabilities, describe
 from webmm.engine.wgpu import WGPU
 from webmm.kernels.base import Kernel
+from webmm.kernels.subgroups import SIZES, suits
 from webmm.problems.base import Problem
 
 HERE = Path(__file__).parent
@@ -74,26 +76,65 @@ def described(name: str) -> dict[str, Any]:
     return found
 
 
-def device(name: str) -> Any:
-    """Return the virtual device called `name`, for planning."""
+def lanes_of(name: str) -> list[int]:
+    """Return the sizes of subgroups that pipelines may have, the least first: one on a CPU, none without subgroups."""
+    d = described(name)
+    sizes = [size for size in SIZES if d["subgroup_sizes"] and d["subgroup_sizes"][0] <= size <= d["subgroup_sizes"][1]]
+    return sizes[:1] if d["kind"] == "CPU" else sizes
+
+
+def device(name: str, likely: int = 0, actual: int = 0) -> Any:
+    """Return the virtual device called `name`, for planning.
+
+    If it states several sizes of subgroups, a probe has found `likely` lanes, but all shaders have `actual` ones; by
+    default, both are the least.
+    """
     d = described(name)
     info = {"device": d["name"], "vendor": "", "adapter_type": d["kind"], "backend_type": "Vulkan"}
     adapter = SimpleNamespace(info=info | {"description": d["driver"]}, limits=d["limits"], features=d["features"])
-    about, lanes = describe(0, adapter), min(d["subgroup_sizes"], default=0)  # lanes that every pipeline has
-    able = dataclasses.replace(capabilities(about, adapter), subgroup_size=lanes)
+    about, sizes = describe(0, adapter), lanes_of(name)
+    likely = likely or min(sizes, default=0)
+    others = sorted((n for n in sizes if n != likely), key=lambda n: max(n, likely) // min(n, likely))
+    able = dataclasses.replace(capabilities(about, adapter), subgroup_size=likely, other_sizes=tuple(others))
     settings = Settings(selftest=False, probe=False)
-    return SimpleNamespace(info=about, engine=WGPU, capabilities=able, settings=settings, choices={}, rates={})
+    hardware = {"info": about, "engine": WGPU, "capabilities": able, "lanes": actual or likely}
+    return SimpleNamespace(**hardware, settings=settings, choices={}, rates={})
 
 
-def plan(names: Sequence[str] = NAMES) -> dict[tuple[str, Any], dict[str, tuple[Problem, Kernel[Any]]]]:
-    """Return the problem and the chosen kernel on each device that has its types, by kind of problem and size.
+def failing(kernel: Kernel[Any], problem: Problem, gpu: Any) -> str | None:
+    """Return what the self-test of a kernel would find: its subgroups have another number of lanes."""
+    wrong = [step.name for step in kernel.dispatches if step.subgroup and not suits(step, gpu.lanes)]
+    return f"{wrong[0]} has subgroups of {gpu.lanes}" if wrong else None
+
+
+Sizes = Mapping[str, Sequence[Any]]  # of problems, by kind
+Plan = dict[tuple[str, Any], dict[str, tuple[Problem, Kernel[Any]]]]  # by kind of problem and size, and by device
+
+
+def plan(names: Sequence[str] = NAMES) -> Plan:
+    """Return the problem and the chosen kernel on each device that has its types.
 
     Nothing that this machine knows of its own devices counts. Raises UnsupportedError if a device has no kernel.
     """
-    found: dict[tuple[str, Any], dict[str, tuple[Problem, Kernel[Any]]]] = {}
-    with tempfile.TemporaryDirectory() as empty, mock.patch.dict(os.environ, WEBMM_CACHE_DIR=empty):
-        for name, gpu in ((name, device(name)) for name in names):
-            for kind, size in ((kind, size) for kind, (_, sizes) in MADE.items() for size in sizes):
+    return _planned({name: device(name) for name in names}, {kind: sizes for kind, (_, sizes) in MADE.items()})
+
+
+def plan_of_lanes() -> dict[tuple[int, int], Plan]:
+    """Return the plans of the shown sizes on devices with several sizes of subgroups, by likely and actual lanes."""
+    found: dict[tuple[int, int], Plan] = {}
+    for likely, actual in itertools.product(SIZES, SIZES):
+        some = [name for name in NAMES if {likely, actual} <= {*lanes_of(name)} and len(lanes_of(name)) > 1]
+        if some:
+            found[likely, actual] = _planned({name: device(name, likely, actual) for name in some}, SHOWN)
+    return found
+
+
+def _planned(devices: Mapping[str, Any], wanted: Sizes) -> Plan:
+    found: Plan = {}
+    tested = mock.patch("webmm.choose.failing", failing)
+    with tempfile.TemporaryDirectory() as empty, mock.patch.dict(os.environ, WEBMM_CACHE_DIR=empty), tested:
+        for name, gpu in devices.items():
+            for kind, size in ((kind, size) for kind, sizes in wanted.items() for size in sizes):
                 problem = MADE[kind][0](size)
                 if problem.features <= gpu.capabilities.features:
                     found.setdefault((kind, size), {})[name] = problem, choose(problem, gpu, "cached")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 
 import pytest
@@ -81,6 +82,21 @@ def test_every_op_has_a_kernel_and_no_choice_exceeds_a_limit(planned):
         if (beyond := exceeded(kernel, problem, able[name]))
     ]
     assert wrong == []
+
+
+def test_a_kernel_has_subgroups_that_suit_it_whatever_size_a_driver_chooses():
+    plans_of = plans.plan_of_lanes()
+    assert {(32, 64), (64, 32), (8, 32), (32, 8), (16, 16)} <= plans_of.keys()
+    exchanging = 0
+    for (likely, actual), planned in plans_of.items():
+        for (kind, _), chosen in planned.items():
+            for name, (problem, kernel) in chosen.items():
+                able = dataclasses.replace(plans.device(name, likely).capabilities, subgroup_size=actual)
+                assert exceeded(kernel, problem, able) == [], (name, kind, likely, actual, str(kernel))
+                exact = [step.subgroup for step in kernel.dispatches if step.exact]
+                assert set(exact) <= {actual}, (name, kind, likely, actual, str(kernel))
+                exchanging += any(step.subgroup for step in kernel.dispatches)
+    assert exchanging > 50
 
 
 def test_a_choice_beyond_a_limit_is_found():

@@ -7,12 +7,14 @@ import pytest
 from webmm.choose.tables import shipped
 from webmm.errors import ConfigError
 from webmm.kernels import STAGES
-from webmm.learn import chapters, counts, excerpts, machines, numbers, pictures
+from webmm.learn import ablations, chapters, counts, excerpts, machines, numbers, pictures
 from webmm.learn.__main__ import stale
 from webmm.learn.directives import filled
 from webmm.learn.drawings import find
 from webmm.learn.drawings.tiles import own, tile_of
+from webmm.learn.drawings.work import place
 from webmm.learn.kernels import problem_for, stage_of
+from webmm.measure.records import Record
 from webmm.wgsl.render import render, shader_folder
 
 
@@ -137,3 +139,50 @@ def test_plain_words_of_a_summary():
 
 def test_anchors_are_those_of_github():
     assert chapters.slug("What held `naive` back?") == "what-held-naive-back"
+
+
+def test_a_figure_may_ask_for_settings_and_takes_the_plain_layout():
+    of = numbers.best("gemm/pipelined", "h200-f32", "4096", prefetch="workgroup")
+    assert of is not None
+    assert of.config["prefetch"] == "workgroup"
+    assert float(ablations.changed("gemm/pipelined", "h200-f32", prefetch="workgroup")) < 0.6
+    swept = numbers.best("gemm/pipelined", "h200-sweep-f32", "4096")  # whose fastest record there is of another layout
+    assert swept is not None
+    assert swept.layout == "nn"
+
+
+def test_bandwidth_counts_each_operand_once():
+    assert numbers.bandwidth("gemm/gemv", "h200-sweep-f32", "1x16384x16384") == "4,398"
+
+
+def test_ablations_are_read_as_speeds_relative_to_the_kernel_itself(monkeypatch):
+    def record(us, **change):
+        config = {"tm": 8, "tn": 8, "unroll": 16} | change
+        name = ("gemm", "pipelined", 64, 64, 64, 1, "float32", "wgpu", "llvmpipe (LLVM)", "", "", "")
+        return Record(*name, config=config, median_us=us, best_us=us, gflops=1.0)
+
+    rows = (record(10.0), record(20.0, tm=4), record(5.0, tn=4), record(40.0, unroll=1), record(8.0, tm=4, tn=4))
+    monkeypatch.setattr(numbers, "records", lambda name: rows)
+    single = ablations.single_changes("x").split("\n")
+    assert single[0] == "| changed | lavapipe |"
+    assert single[2:] == ["| `tn=4` | × 2.00 |", "| `tm=4` | × 0.50 |", "| `unroll=1` | × 0.25 |"]
+    assert ablations.paired_changes("x").endswith("| `tm=4`, `tn=4` | × 0.50 | × 2.00 | × 1.00 | × 1.25 |")
+
+
+def test_tiles_in_turns_are_where_the_shader_puts_them():
+    places = {place(tile, rows=5, columns=3, group=2) for tile in range(15)}
+    assert places == {(row, column) for row in range(5) for column in range(3)}
+    assert [place(tile, 5, 3, 2) for tile in (0, 1, 2, 12)] == [(0, 0), (1, 0), (0, 1), (4, 0)]
+    svg = find()["turns"](stage_of("gemm/persistent"))
+    assert svg.alt.startswith("C of 2048 by 2048 is 512 tiles of 64 by 128. 396 workgroups compute one each, then 116")
+
+
+@pytest.mark.parametrize(("stage", "rows", "columns"), [("subgroup", 8, 8), ("cpu_lanes", 32, 8)])
+def test_lanes_share_a_tile_without_overlap(stage, rows, columns):
+    kernel = stage_of(f"gemm/{stage}")
+    ly = kernel.config.get("ly", 1)
+    lx = kernel.lanes // ly
+    cells = own(kernel)
+    assert len(cells) == rows * columns
+    everyone = {(r + y, c + 4 * x) for r, c in cells for y in range(ly) for x in range(lx)}
+    assert len(everyone) == kernel.grid.tile_m * kernel.grid.tile_n

@@ -105,7 +105,7 @@ def run(
 
 
 @click.command()
-@click.argument("size", nargs=-1, required=True, metavar="M N K")
+@click.argument("size", nargs=-1, required=True, metavar="M N K|STAGE")
 @PLUGIN
 @OP
 @LAYOUT
@@ -115,15 +115,20 @@ def run(
 def explain(
     ctx: click.Context, size: tuple[str, ...], op: str, layout: str, dtype: str | None, open_device: Open
 ) -> None:
-    """Show which kernel is chosen for a problem, and why.
+    """Show which kernel is chosen for a problem, and why; or what a stage changes, and what it gains here.
 
     For an M×N×K product on this device, lists the candidates in order of preference, and the kernels that cannot run,
     with the reason. Other ops (--op) take their sizes as in `webmm bench`: 512 8192, or 512x8192, is a matrix of 512
-    rows and 8192 columns. Exits with code 1 if a kernel of a plugin does not compile or is wrong.
+    rows and 8192 columns. For a stage, such as tile_2d, prints what its chapter says in short, and times it for some
+    seconds beside the stage that it follows. Exits with code 1 if a kernel of a plugin does not compile or is wrong.
     """
     from webmm.cases import op_of
-    from webmm.report import choice
+    from webmm.report import choice, lesson
 
+    if len(size) == 1 and size[0].isidentifier():
+        row = lesson.op_with(op, size[0])
+        click.echo(lesson.explain_stage(row, size[0], dtype or row.dtypes[0].name, open_device))
+        return
     known = op_of(op)
     dtype = dtype or known.dtypes[0].name
     words, right = choice.explain(known, known.parse("x".join(size)), layout, dtype, open_device)

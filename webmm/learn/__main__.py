@@ -6,13 +6,19 @@ With `--check`, it writes nothing, and its exit code is 1 if a file is not what 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
+import webmm.learn
 from webmm.errors import ConfigError
-from webmm.learn import counts, excerpts, machines, numbers, pictures  # noqa: F401 - they register their directives
 from webmm.learn.chapters import folder
 from webmm.learn.directives import filled
 from webmm.learn.pictures import MADE
+
+for _module in iter_modules(webmm.learn.__path__):  # they register their directives
+    if _module.name != "__main__":
+        import_module(f"webmm.learn.{_module.name}")
 
 
 def made() -> dict[Path, str]:

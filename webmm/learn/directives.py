@@ -20,6 +20,10 @@ PLACE = re.compile(
     r"<!-- (?P<name>(?!here |end )[a-z_]+)(?P<words>(?: [^ >]+)*) -->(?P<body>.*?)<!-- end -->", re.DOTALL
 )
 OPEN = re.compile(r"<!-- ([a-z_]+)(?: [^ >]+)* -->")
+LINE = re.compile(r" *<!-- (?!here |end )[a-z_]+(?: [^ >]+)* -->.*<!-- end -->")  # that begins with a directive
+LAST = re.compile(
+    r"(?<=[^\s*-]) (?!\S*-->)(\S+)$"
+)  # the last word of a line, neither its first nor the end of a directive
 LONE = ("here", "end")  # marks that have no text of their own
 
 
@@ -38,7 +42,23 @@ def filled(text: str) -> str:
     opened = sum(name in DIRECTIVES for name in OPEN.findall(text))
     if opened != len(PLACE.findall(text)) or opened != text.count("<!-- end -->"):
         raise ConfigError("a directive is not ended by <!-- end -->, or an end has no directive")
-    return PLACE.sub(lambda match: _written(match, text), text)
+    return flowing(PLACE.sub(lambda match: _written(match, text), text))
+
+
+def flowing(text: str) -> str:
+    """Return a text in which no line of a paragraph begins with a directive: Markdown would take it for HTML."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        before = lines[-1] if lines else ""
+        if LINE.match(line) and before.strip() and not OPEN.fullmatch(before):
+            word = LAST.search(before)
+            if word is None:
+                lines[-1] = f"{before} {line.strip()}"
+                continue
+            indent = line[: len(line) - len(line.lstrip())]
+            lines[-1], line = before[: word.start()], f"{indent}{word[1]} {line.strip()}"
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def _written(match: re.Match[str], text: str) -> str:

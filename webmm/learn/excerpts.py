@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from webmm.errors import ConfigError
@@ -16,11 +17,16 @@ SIZE = "1024"  # of the problem: tiles divide it, so that no edge is in the text
 
 
 @directive
-def code(stage: str, region: str, size: str = SIZE, dtype: str = "float32", **tunables: Any) -> str:
+def code(
+    stage: str, region: str, size: str = SIZE, dtype: str = "float32", precision: str = "", **tunables: Any
+) -> str:
     """Return a region of a stage's shader as a block of code, headed by the stage's name."""
     op = str(tunables.pop("op", "")) or stage  # a variant, such as op=reduce:max
     kernel = stage_of(stage, **tunables)
-    lines = excerpt(kernel, problem_for(op, size, dtype), region)
+    problem: Any = problem_for(op, size, dtype)
+    if precision:
+        problem = replace(problem, precision=precision)
+    lines = excerpt(kernel, problem, region)
     return f"**{kernel.name}**\n\n```wgsl\n{lines}\n```"
 
 

@@ -14,9 +14,9 @@ from webmm.problems.base import Problem
 def stage_of(words: str, **tunables: Any) -> Kernel[Any]:
     """Return the kernel of OP/STAGE with tunables; raises ConfigError if there is no such stage or tunable."""
     op, _, name = words.partition("/")
-    if op not in STAGES or name not in STAGES[op]:
+    cls = _stages(op).get(name)
+    if cls is None:
         raise ConfigError(f"{words} is not a stage; write OP/STAGE, such as gemm/naive")
-    cls = STAGES[op][name]
     known = {tunable for tunable, _, _ in cls().constants}
     if unknown := set(tunables) - known:
         raise ConfigError(f"{words} has no tunable {min(unknown)!r}; it has {', '.join(sorted(known)) or 'none'}")
@@ -24,8 +24,16 @@ def stage_of(words: str, **tunables: Any) -> Kernel[Any]:
     return kernel
 
 
+def _stages(op: str) -> dict[str, type[Kernel[Any]]]:
+    """Return the stages of an op by name, with those that only its prepared ladders have: float64's."""
+    if op not in STAGES:
+        return {}
+    prepared = (kernel for ladder in op_of(op).ladders for kernels in ladder.kernels.values() for kernel in kernels)
+    return {kernel.name: type(kernel) for kernel in prepared} | dict(STAGES[op])
+
+
 def problem_for(words: str, size: str, dtype: str = "float32") -> Problem:
     """Return the dense problem of an op, OP[:VARIANT] or OP/STAGE, and a size: one number for all sides, or MxNxK."""
     row = op_of(words.partition("/")[0])
-    problem: Problem = row.problem(row.parse(size), dtype)
+    problem: Problem = row.problem(row.parse(str(size)), dtype)
     return problem

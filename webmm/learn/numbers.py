@@ -13,6 +13,7 @@ from webmm.cases import op_of
 from webmm.choose.tables import shipped
 from webmm.errors import ConfigError
 from webmm.kernels import STAGES
+from webmm.kernels.base import Kernel
 from webmm.kernels.traffic import Traffic, loads_per_fma
 from webmm.learn.directives import directive
 from webmm.learn.kernels import problem_for, stage_of
@@ -36,9 +37,12 @@ def records(name: str) -> tuple[Record, ...]:
 
 
 def best(
-    stage: str, name: str, size: str, dtype: str = "float32", variant: str = "", layout: str = ""
+    stage: str, name: str, size: str, dtype: str = "float32", variant: str = "", layout: str = "nn", **tunables: Any
 ) -> Record | None:
-    """Return the fastest record of OP/STAGE (or OP/cublas …) for a size, among all settings that were measured."""
+    """Return the fastest record of OP/STAGE (or OP/cublas …) for a size.
+
+    All settings that were measured compete, or, of stages that have these tunables, those with their values.
+    """
     op, _, kernel = stage.partition("/")
     m, n, k = _sides(op, size)
     fitting = [
@@ -46,6 +50,8 @@ def best(
         for r in records(name)
         if (r.op, r.kernel, r.dtype, r.variant, r.batch) == (op, kernel, dtype, variant, 1)
         and (r.m, r.n, r.k) == (m, n, k)
+        and r.layout in ("", layout)
+        and all(r.config.get(tunable, value) == value for tunable, value in tunables.items())
         and r.gflops
     ]
     return max(fitting, key=lambda r: r.gflops or 0.0, default=None)
@@ -84,7 +90,7 @@ def rate(gflops: float) -> str:
 
 def ratio(value: float) -> str:
     """Return a ratio in words."""
-    return f"{value:.0f}" if value >= 20 else f"{value:.1f}" if value >= 3 else f"{value:.2f}"
+    return f"{value:,.0f}" if value >= 20 else f"{value:.1f}" if value >= 3 else f"{value:.2f}"
 
 
 @directive
@@ -144,10 +150,41 @@ def _cells(pairs: Iterable[tuple[Record | None, Record | None]]) -> Iterable[str
 
 
 def predicted(ours: Record | None, theirs: Record | None, table: str = "nvidia-h200") -> str:
-    """Return the gain that a device's rates alone, without fitted times, let expect for the settings of two records."""
+    """Return the gain that a device's rates alone, without fitted times, let expect for the settings of two records.
+
+    A dash if one is missing, or its stage does not count its work.
+    """
     if ours is None or theirs is None:
         return "–"
     rates = dataclasses.replace(shipped()[table], families={})
     problem = op_of(ours.op).problem((ours.m, ours.n, ours.k), ours.dtype)
-    before, after = rates.times([STAGES[each.op][each.kernel](**each.config) for each in (theirs, ours)], problem)
+    kernels = [_kernel(each) for each in (theirs, ours)]
+    if any(kernel.traffic(problem) is None for kernel in kernels):
+        return "–"
+    before, after = rates.times(kernels, problem)
     return f"× {ratio(before / after)}"
+
+
+def _kernel(record: Record) -> Kernel[Any]:
+    """Return the kernel of a record, whose settings may name more than its tunables, such as the type of C."""
+    cls = STAGES[record.op][record.kernel]
+    tunables = {field.name for field in dataclasses.fields(cls)}
+    kernel: Kernel[Any] = cls(**{name: value for name, value in record.config.items() if name in tunables})
+    return kernel
+
+
+@directive
+def expected(stage: str, name: str, size: str = SIZE, over: str = "", **where: Any) -> str:
+    """Return the gain that the model lets expect of the settings of a record over those of another stage's."""
+    op, _, kernel = stage.partition("/")
+    other = f"{op}/{over or STAGES[op][kernel].follows}"
+    return predicted(best(stage, name, size, **where), best(other, name, size, **where)).removeprefix("× ")
+
+
+@directive
+def bandwidth(stage: str, name: str, size: str = SIZE, **where: Any) -> str:
+    """Return the bytes of the operands and the result of a recorded product per second, each counted once, in GB/s."""
+    found = best(stage, name, size, **where)
+    if found is None or not found.median_us:
+        raise ConfigError(f"{name} has no record of {stage} at {size}")
+    return rate(problem_for(found.op, size, found.dtype).bytes / found.median_us / 1e3)

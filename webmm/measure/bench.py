@@ -120,8 +120,11 @@ class Bench:
         )
 
     def _probe(self, kernel: Kernel[Any], problem: Problem) -> float:
-        """Return the rate, in operations/s, on a cube that grows until a run takes 20 ms or it exceeds the problem."""
-        n, rate = 64, 1.0
+        """Return the rate, in operations/s, on a cube that grows until a run takes 20 ms or it exceeds the problem.
+
+        Infinity for a kernel that takes no cube, such as one for short rows.
+        """
+        n, rate = 64, math.inf
         cube = self.op.probe(n, self.dtype)
         while n == 64 or cube.flops <= problem.flops:
             if kernel.check(cube, self.device.capabilities):

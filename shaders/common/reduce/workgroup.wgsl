@@ -5,6 +5,7 @@
 {# Functions and workgroup memory that combine the partial results of a workgroup. #}
 {% macro combined(lanes) %}
 {% if kernel.combine == "tree" and lanes > 1 %}
+//# combine
 var<workgroup> parts: array<{{ parts.part() }}, {{ lanes }}>;
 
 // The result of the whole workgroup, in every invocation
@@ -22,19 +23,23 @@ fn combined(own: {{ parts.part() }}, lane: u32) -> {{ parts.part() }} {
     workgroupBarrier(); // the result is written before it is read
     return parts[0];
 }
+//# end
 {% elif kernel.combine == "tree" %}
 fn combined(own: {{ parts.part() }}, lane: u32) -> {{ parts.part() }} {
     return own;
 }
 {% else %}
+//# registers
 // The result of a subgroup, in each of its lanes
 fn combined_in_subgroup(own: {{ parts.part() }}) -> {{ parts.part() }} {
 {{ operation.in_subgroup() }}
 }
+//# end
 
 {% if kernel.combine == "subgroup" %}
 var<workgroup> parts: array<{{ parts.part() }}, {{ kernel.shared_parts }}>;
 
+//# combine
 // The result of the whole workgroup, in every invocation; subgroups have `size` lanes
 fn combined(own: {{ parts.part() }}, lane: u32, size: u32) -> {{ parts.part() }} {
     let subgroup_part = combined_in_subgroup(own);
@@ -48,6 +53,7 @@ fn combined(own: {{ parts.part() }}, lane: u32, size: u32) -> {{ parts.part() }}
     }
     return combined_in_subgroup(others);
 }
+//# end
 {% endif %}
 {% endif %}
 {% endmacro %}

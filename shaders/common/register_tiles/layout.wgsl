@@ -47,12 +47,14 @@
 
 {# This workgroup's tile of C; surplus workgroups of a folded grid return. #}
 {% macro assign_tile() %}
+    //# tiles
     let tile = workgroup.x + workgroup.y * grid.x;
 {{ count_tiles() }}
     if (tile >= tiles_m * tiles_n) {
         return;
     }
 {{ locate_tile() }}
+    //# end
 {% endmacro %}
 
 {#

@@ -58,9 +58,13 @@ def tile_of(kernel: Any) -> tuple[int, int, int]:
 def own(kernel: Any) -> list[tuple[int, int]]:
     """Return row and column, within the tile, of the elements that the first invocation computes."""
     rows, columns, _ = tile_of(kernel)
-    total = getattr(kernel.grid, "elements", 0) or rows * columns
-    each = max(1, round(total / kernel.invocations))
     config = kernel.config
+    if "lanes" in config and "tm" in config:  # a subgroup of ly rows of lanes: a lane's rows and vec4 are spread, too
+        ly = int(config.get("ly", 1))
+        lx = int(config["lanes"]) // ly
+        return [(i * ly, j // 4 * lx * 4 + j % 4) for i in range(config["tm"]) for j in range(config["tn"])]
+    total = getattr(kernel.grid, "elements", 0) or rows * columns
+    each = max(1, round(total / kernel.sharers if hasattr(kernel, "sharers") else total / kernel.invocations))
     tm = min(rows, int(config.get("tm", each // 4 if each >= 4 else 1)))
     tn = max(1, each // tm)
     spread = "bk" in config and "tm" in config  # register tiles: 4×4 fragments, spread over the tile

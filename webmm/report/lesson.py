@@ -1,0 +1,79 @@
+"""Output of `webmm explain STAGE`: what its chapter says in short, and what the stage gains on this device."""
+
+from __future__ import annotations
+
+from textwrap import fill
+from typing import Any
+
+from webmm.cases import OPS, op_of
+from webmm.cases.base import Op
+from webmm.errors import ConfigError
+from webmm.kernels import label_of
+from webmm.kernels.base import Kernel
+from webmm.learn.chapters import told_in
+from webmm.measure import roofline
+from webmm.measure.bench import Bench
+from webmm.measure.records import Record
+from webmm.report import TABLE_WIDTH, Open, first_line
+from webmm.report.choice import loads_of
+from webmm.report.ladder import measured, problem_of
+from webmm.text import printable
+
+BUDGET = 10.0  # seconds for which sizes are chosen
+LONGEST = 4 * BUDGET  # seconds of the measurement, on a device that other programs use, too
+
+
+def op_with(op: str, stage: str) -> Op[Any]:
+    """Return the row of an op, or of the first other one that has the stage; raises ConfigError if none has it."""
+    rows = [op_of(op), *(row for name, row in OPS.items() if name != op)]
+    for row in rows:
+        if any(stage == each.name for each in row.stages):
+            return row
+    names = ", ".join(each.name for each in rows[0].stages)
+    raise ConfigError(f"{stage!r} is neither a size nor a stage; the stages of {rows[0].name} are {names}")
+
+
+def explain_stage(row: Op[Any], stage: str, dtype: str, open_device: Open) -> str:
+    """Return the summary of a stage's chapter, and its rate on the device beside that of the stage that it follows."""
+    stages = {each.name: each for each in row.stages}
+    told = told_in(row.name, stage)
+    chapter, section = told or (None, "")
+    words = chapter.summary_of(section) if chapter else stages[stage].summary
+    title = chapter.title if chapter and not section else f"{stage}: {stages[stage].summary}"
+    with open_device() as device:
+        chain = [stages[name].on(device.capabilities) for name in (stages[stage].follows, stage) if name]
+        ceiling = roofline.measure(device)
+        sizes = row.default_sizes(ceiling, BUDGET)
+        records = measured(Bench(device, chain, sizes, dtype, LONGEST, ceiling, op=row))
+        lines = [title, "", fill(words, TABLE_WIDTH), "", f"on {device.info}:", *_measured(row, chain, records)]
+    if chapter:
+        lines += [
+            "",
+            f"chapter: docs/learn/{chapter.name}.md, or `webmm serve`; shader: webmm shader {stage} --op {row.name}",
+        ]
+    return printable("\n".join(lines))
+
+
+def _measured(row: Op[Any], chain: list[Kernel[Any]], records: list[Record]) -> list[str]:
+    """Return a line for each kernel at the largest size at which all ran, and the gain of the last over the first."""
+    by_size: dict[str, list[Record]] = {}
+    for record in records:
+        if record.kernel in {kernel.name for kernel in chain}:
+            by_size.setdefault(record.size, []).append(record)
+    complete = [some for some in by_size.values() if all(r.status == "ok" for r in some)]
+    if not complete:
+        last = next(iter(by_size.values()))
+        return [f"  {label_of(r)}: {r.status}: {first_line(r)}" for r in last if r.status != "ok"]
+    shown = sorted(complete[-1], key=lambda r: [kernel.name for kernel in chain].index(r.kernel))
+    lines = [f"  {_line(row, record, kernel)}" for record, kernel in zip(shown, chain, strict=True)]
+    first, last_one = shown[0], shown[-1]
+    if len(shown) == 2 and first.median_us and last_one.median_us:
+        lines[-1] += f": × {first.median_us / last_one.median_us:.2f}"
+    return lines
+
+
+def _line(row: Op[Any], record: Record, kernel: Kernel[Any]) -> str:
+    loads = loads_of(kernel, problem_of(record))
+    return f"{record.size} {label_of(record)}: {row.rate(record):,.4g} {row.unit}" + (
+        f", {loads} loads per vec4 FMA" if loads else ""
+    )
