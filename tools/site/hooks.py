@@ -33,6 +33,7 @@ ELSEWHERE = (  # pages outside docs/
     *("shaders/README.md", "tests/README.md", "tests/web/README.md", "web/README.md"),
 )
 ITEM = re.compile(r"^[*-] \[([^\]]+)\]\(([^)#]+)\)", re.MULTILINE)
+STYLE = ".md-typeset td code { word-break: normal; }\n"
 FENCE = re.compile(r"(^ *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
 seen: Counter[str] = Counter()  # the anchors of the page that is being made
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)|!\[([^\]]*)\]\(([^()\s]+)\)")
@@ -85,6 +86,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, MOVED.get(path, path), content=text))
     for path, content in {**reference.pages(MADE), **measured.pages()}.items():
         files.append(File.generated(config, path, content=content))
+    files.append(File.generated(config, "site.css", content=STYLE))
     return files
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = {"Tables and charts": "results/tables.md"}
 LIBRARY = re.compile(r"[\w.-]+")  # the name of another library in a record's engine, before its version
 CLOCKS = {"timestamp": "kernels, by the device's clock", "wall": "calls and kernels, by the wall clock"}
+STEP = 128  # of the sizes in charts
 LINES = ("mine", "slab", "good", "bad", "text", "tile")  # colours of a chart's lines
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720.0, 380.0, 64.0, 190.0, 24.0, 44.0
 
@@ -30,9 +32,10 @@ Key = tuple[str, str, str, str, str]  # adapter, clock, op with its variant, ele
 def pages() -> dict[str, str]:
     """Return the text of each page and drawing by its path on the site."""
     found = measured()
-    text = "# Tables and charts\n\n" + INTRODUCTION
+    text = "---\nhide: [toc]\n---\n\n# Tables and charts\n\n" + INTRODUCTION  # the tables are wide
     drawings = {}
-    for adapter in sorted({key[0] for key in found if own(key[-1])}, key=str.lower):
+    many = Counter(key[0] for key in found if own(key[-1]))
+    for adapter, _ in many.most_common():
         for clock, words in CLOCKS.items():
             chosen = {key[2:]: rows for key, rows in found.items() if key[:2] == (adapter, clock)}
             text += f"## {adapter}: {words}\n\n{table(chosen)}\n" if chosen else ""
@@ -113,18 +116,24 @@ def _figure(value: float) -> str:
 
 
 def charts(chosen: dict[tuple[str, str, str], list[Record]]) -> Iterator[tuple[str, Svg]]:
-    """Yield, for each type in which square products were measured at three sizes or more, their rates by size."""
+    """Yield the rates of square products by size, for each type with three multiples of STEP or more."""
     for dtype in sorted({dtype for op, dtype, _ in chosen if op == "gemm"}):
         lines = {}
         for (op, each, engine), records in chosen.items():
             best: dict[int, float] = {}
             for record in records:
-                if (op, each) == ("gemm", dtype) and record.m == record.n == record.k and record.batch == 1:
+                if (op, each) == ("gemm", dtype) and is_drawn(record):
                     best[record.m] = max(best.get(record.m, 0.0), rate(record))
             if len(best) > 2:
                 lines[engine] = sorted(best.items())
         if lines:
-            yield dtype, chart(f"Square products in {dtype}: GFLOP/s by size", dict(sorted(lines.items())))
+            title = f"Square products in {dtype}: GFLOP/s at multiples of {STEP}"
+            yield dtype, chart(title, dict(sorted(lines.items())))
+
+
+def is_drawn(record: Record) -> bool:
+    """Tell whether a product is in a chart: other sizes than multiples of STEP vary with what tiles they leave."""
+    return record.m == record.n == record.k and record.batch == 1 and record.m % STEP == 0
 
 
 def chart(title: str, lines: dict[str, list[tuple[int, float]]]) -> Svg:
@@ -141,7 +150,7 @@ def chart(title: str, lines: dict[str, list[tuple[int, float]]]) -> Svg:
     for power in range(low, high + 1):
         y = at(2**left, 10**power)[1]
         svg.line("faint", LEFT, y, WIDTH - RIGHT, y)
-        svg.text(LEFT - 8, y + 4, f"{10.0**power:,g}", anchor="end", css="small")
+        svg.text(LEFT - 8, y + 4, f"{10**power:,}" if power >= 0 else f"{10.0**power:g}", anchor="end", css="small")
     for power in range(math.ceil(left), math.floor(right) + 1):
         x = at(2**power, 10**low)[0]
         svg.line("faint", x, TOP, x, HEIGHT - BOTTOM)

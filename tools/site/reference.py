@@ -14,6 +14,7 @@ import webmm
 from webmm import config, errors
 from webmm.cli import main
 from webmm.kernels import STAGES
+from webmm.learn import chapters
 
 ROOT = Path(__file__).resolve().parents[2]
 TITLES = {  # of the parts of the API, by the package that defines a public name
@@ -136,13 +137,16 @@ def hierarchy() -> str:
 
 def stages() -> str:
     """Return what each stage of each op changes, with its template, and the publications that the code names."""
-    text = "# Stages\n\nThe algorithms, in the order of the ladders; `webmm shader STAGE` prints them.\n\n"
+    text = "# Stages\n\nThe algorithms, in the order of the ladders, with the chapters that tell them. "
+    text += "`webmm shader STAGE` prints them.\n\n"
     for op, ladder in STAGES.items():
         text += f"## {op}\n\n| stage | follows | what it is | template |\n|---|---|---|---|\n"
         for name, stage in ladder.items():
             template = f"[{name}.wgsl](../../shaders/{stage().template})"
             follows = f"`{stage.follows}`" if stage.follows else "–"
-            text += f"| `{name}` | {follows} | {_cell(_idea(stage))} | {template} |\n"
+            told = chapters.told_in(op, name)
+            shown = f"[`{name}`](../learn/{told[0].name}.md)" if told else f"`{name}`"
+            text += f"| {shown} | {follows} | {_cell(_idea(stage))} | {template} |\n"
         text += "\n"
     return text + "## Sources\n\n| in | source |\n|---|---|\n" + "".join(_sources())
 
