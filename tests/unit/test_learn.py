@@ -22,6 +22,30 @@ def test_files_are_what_the_tool_writes():
     assert not stale(), "run `python -m webmm.learn`"
 
 
+def test_every_stage_is_told_and_the_index_lists_every_chapter():
+    assert chapters.untold() == []
+    names = {path.relative_to(chapters.folder()).with_suffix("").as_posix() for path in chapters.folder().rglob("*.md")}
+    assert names - {"README"} == set(chapters.load())
+
+
+def test_links_of_chapters_lead_to_files():
+    dead = [
+        (path.name, link)
+        for path in chapters.folder().rglob("*.md")
+        for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
+        if "://" not in link and not (path.parent / link).exists()
+    ]
+    assert dead == []
+
+
+def test_every_chapter_has_a_summary_and_becomes_html():
+    for name, chapter in chapters.load().items():
+        assert 40 < len(chapter.summary) < 900, name
+        text = chapters.html(chapter, "#{}".format, "<svg>{}</svg>".format)
+        assert "<h1" in text, name
+        assert "<!--" not in text, name
+
+
 def test_a_directive_is_filled_in_a_line_and_as_a_block():
     line = "It is <!-- gain gemm/tile_2d h200-f32 4096 -->?<!-- end --> times."
     assert re.search(r"4096 -->2\.26<!-- end --> times", filled(line))

@@ -22,7 +22,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from webmm.learn import chapters
-from webmm.version import ADDRESS, AUTHORS, SITE
+from webmm.version import ADDRESS, AUTHORS, CONTACT, SITE
 
 ROOT = Path(__file__).resolve().parents[2]
 MADE = ROOT / "build" / "docs"  # what `make docs` wrote before: the reference of JavaScript
@@ -43,6 +43,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Set the address, the authors and the order of reading; headings get GitHub's anchors."""
     config.site_url = SITE or None
     config.site_author = AUTHORS or None
+    config.copyright = " · ".join(filter(None, (AUTHORS, CONTACT)))
     config.repo_url = ADDRESS or None
     config.mdx_configs["toc"] = {"slugify": anchor, "toc_depth": 3}
     config.nav = list(order())

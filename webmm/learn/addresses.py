@@ -6,9 +6,11 @@ Only whole numbers: constants, `let`s that follow from them, and indices of tile
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from webmm.errors import ConfigError
@@ -31,11 +33,28 @@ OPERATIONS: Mapping[type, Callable[[int, int], int]] = {
 
 def evaluate(expression: str, names: Mapping[str, int]) -> int:
     """Return the value of a WGSL expression of u32; raises ConfigError if it is none, or has an unknown name."""
-    plain = re.sub(r"\b(\d+)u\b", r"\1", expression.strip()).replace("/", "//").replace(".", "_")
+    tree = _parsed(expression)
     try:
-        return _value(ast.parse(plain, mode="eval").body, names)
-    except (SyntaxError, KeyError) as error:
+        if tree is None:
+            raise KeyError(expression)
+        return _value(tree, names)
+    except KeyError as error:
         raise ConfigError(f"{expression!r} is no expression of known whole numbers") from error
+
+
+@functools.cache
+def _parsed(expression: str) -> ast.expr | None:
+    plain = re.sub(r"\b(\d+)u\b", r"\1", expression.strip()).replace("/", "//")
+    try:
+        return ast.parse(re.sub(r"\b([a-z]\w*)\.(\w+)", r"\1_\2", plain), mode="eval").body
+    except SyntaxError:
+        return None
+
+
+@functools.lru_cache(maxsize=8)
+def _definitions(wgsl: str) -> tuple[tuple[str, ast.expr], ...]:
+    found = ((name, _parsed(expression)) for name, expression in DEFINED.findall(wgsl))
+    return tuple((name, tree) for name, tree in found if tree is not None)
 
 
 def _value(node: ast.expr, names: Mapping[str, int]) -> int:
@@ -47,7 +66,7 @@ def _value(node: ast.expr, names: Mapping[str, int]) -> int:
         return OPERATIONS[type(node.op)](_value(node.left, names), _value(node.right, names))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "min":
         return min(_value(each, names) for each in node.args)
-    raise KeyError(ast.dump(node))
+    raise KeyError(type(node).__name__)
 
 
 def names_for(wgsl: str, **known: int) -> Names:
@@ -56,11 +75,9 @@ def names_for(wgsl: str, **known: int) -> Names:
     A dot of a name is an underscore: `local.x` is local_x, `params.n` is params_n.
     """
     names: Names = dict(known)
-    for name, expression in DEFINED.findall(wgsl):
-        try:
-            names.setdefault(name, evaluate(expression, names))
-        except ConfigError:
-            continue  # a value that is loaded, or of a type other than u32
+    for name, tree in _definitions(wgsl):
+        with suppress(KeyError):  # a value that is loaded, or of a type other than u32
+            names.setdefault(name, _value(tree, names))
     return names
 
 

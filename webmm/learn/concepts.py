@@ -11,7 +11,7 @@ from webmm.learn.drawings.charts import errors
 from webmm.learn.drawings.hardware import amount, memories_of, resident, speed_of, traffic_of
 from webmm.learn.drawings.order import RUNNING, needed, tiles_of
 from webmm.learn.kernels import stage_of
-from webmm.learn.numbers import rate, records
+from webmm.learn.numbers import speed
 
 SEEN = (  # each kind of memory in WGSL, and who shares it
     ("`var`, `let` in a function", "one invocation"),
@@ -32,16 +32,8 @@ def memory_table(table: str) -> str:
 
 @directive
 def setting(stage: str, name: str, size: str, **tunables: Any) -> str:
-    """Return the recorded GFLOP/s of a stage of products with these tunables, and defaults of the others."""
-    kernel = stage_of(stage, **tunables)
-    found = [
-        r.gflops
-        for r in records(name)
-        if r.gflops and r.kernel == kernel.name and r.config == kernel.config and (r.m, r.n, r.k) == (int(size),) * 3
-    ]
-    if not found:
-        raise ConfigError(f"{name} has no record of {kernel} at {size}")
-    return rate(max(found))
+    """Return the recorded GFLOP/s of a stage with these tunables, and defaults of the others."""
+    return speed(stage, name, size, **stage_of(stage, **tunables).config)
 
 
 @directive

@@ -98,8 +98,8 @@ def resident(count: Traffic, device: str = DEVICE) -> tuple[int, str]:
     """Return the invocations of a kernel that a multiprocessor holds at once, and what limits them."""
     m = shipped()[device].machine
     limits = {
+        "the most invocations": m.invocations // count.invocations,
         "its registers": m.registers // (count.registers * count.invocations),
-        "invocations": m.invocations // count.invocations,
         "workgroups": m.workgroups,
     }
     if count.workgroup_bytes:
