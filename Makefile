@@ -4,7 +4,7 @@
 # ARGS="--parts soak tiles", ARGS="--continue", ARGS="--seed 7".
 # make fuzz N=30000 SEED=0: check N random problems, starting at SEED; ARGS="--steps 100000": sequences of calls instead,
 # ARGS="--kills 500": calls on files, whose processes are killed.   make soak: run eight threads for ten minutes.
-# make web: build the page in build/web, for any static host.
+# make web: build the page in build/web, for any static host.   make docs: build the documentation in build/site.
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
@@ -13,14 +13,14 @@ SEED ?= 0
 PROCESSES ?= 2
 TOO_OLD := "the tests need Python 3.11 or newer, for Tint (wgpudawn): make clean test PYTHON=python3.12"
 
-.PHONY: bench test quick test-long ready lint unit fuzz soak web clean
+.PHONY: bench test quick test-long ready lint unit fuzz soak web docs clean
 
 bench: $(VENV)/bench tools/ensure-vulkan
 	tools/ensure-vulkan $(BIN)/webmm
 	$(BIN)/webmm bench $(ARGS)
 
 test: ready
-	$(MAKE) lint
+	$(MAKE) lint docs
 	PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/webmm check
 	PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/pytest -n $(PROCESSES) --dist loadfile $(ARGS)
 
@@ -37,6 +37,7 @@ ready: $(VENV)/dev
 	tools/ensure-vulkan $(BIN)/webmm
 	tools/ensure-naga
 	tools/ensure-browser
+	tools/ensure-display
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
@@ -56,6 +57,10 @@ soak: $(VENV)/dev
 
 web: $(VENV)/bench
 	$(BIN)/webmm bundle --force build/web
+
+docs: $(VENV)/dev
+	tools/ensure-node
+	PATH="$(CURDIR)/.tools/bin:$$PATH" tools/site/build $(BIN)
 
 $(VENV)/bench: pyproject.toml tools/make-venv
 	tools/make-venv $(VENV) plot

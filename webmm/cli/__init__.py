@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from webmm.cli import foreign, kernels, page, products, speed, system
+from webmm.cli import foreign, kernels, page, products, speed, system, watch
 from webmm.cli.options import OP_HELP, parse_kernels, parse_sizes
 from webmm.errors import NoAdapterError, ShaderError, WebmmError
 from webmm.text import printable
@@ -60,6 +60,7 @@ for _command in (
     *(system.selftest, system.probe, system.config, system.info, system.report),
     *(speed.bench, speed.tune, speed.cache),
     *(kernels.shader, kernels.debug, kernels.check, foreign.kernel),
+    watch.watch,
     *(products.run, products.explain, products.plan),
     *(page.bundle, page.serve, page.leaderboard),
 ):
