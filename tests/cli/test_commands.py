@@ -353,7 +353,7 @@ TUNED = ["quantized", "weights:4bit-128", "reduce:argmax", "normalise:rms_norm",
 def test_tune_supports_every_op(webmm: Cli, tmp_path: Path, op: str) -> None:
     size = "8x64x64" if op[0] in "qw" else "8x512"
     cache = {"WEBMM_CACHE_DIR": str(tmp_path / "cache")}
-    done = webmm("tune", "--op", op, "--sizes", size, "--budget", "1.5", "--json", "r.json", **cache)
+    done = webmm("tune", "--op", op, "--sizes", size, "--budget", "3", "--json", "r.json", **cache)
     assert done.returncode == 0, done.stderr
     records = from_json((tmp_path / "r.json").read_text())
     assert {(r.op, r.variant) for r in records} == {(op.split(":")[0], records[0].variant)}

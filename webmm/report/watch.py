@@ -208,7 +208,7 @@ def _check_window() -> None:
         import rendercanvas  # noqa: F401
     except ImportError as error:
         raise ConfigError(f"a window needs rendercanvas and glfw: {NEEDED}, or use --save watch.gif") from error
-    glfw.ERROR_REPORTING = False
+    glfw.ERROR_REPORTING = "ignore"
     if not glfw.init():
         raise UnsupportedError("no window can be opened, since there is no display; use --save watch.gif")
 
