@@ -195,7 +195,7 @@ function setupTabs(app) {
     const tab = panel ? tabs.find((each) => each.getAttribute("aria-controls") === panel) : tabs[0];
     app.place = tab ? rest.join("/") : app.place;
     if (tab) open(tab);
-    if (app.place) app.dispatchEvent(new Event("place"));
+    if (tab && app.place) app.dispatchEvent(new Event("place"));
     return tab;
   };
   if (!go()) open(tabs[0]);

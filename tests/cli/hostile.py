@@ -279,6 +279,18 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "1 1 1 --dtype int8": "is not supported by float matrix products",
         "1 1 1 --dtype object": "is not supported",
     },
+    "watch": {
+        **{f"naive {each}": words for each, words in PLUGINS.items()},
+        "nope": "unknown kernel",
+        "naive,naive,naive,naive naive,naive,naive,naive,naive": "at most 8 kernels",
+        "naive --size 8,16": "one size",
+        "naive --size x": "neither N nor MxNxK",
+        "naive --pictures 1": "2<=x<=1000",
+        "naive --save missing/w.png": "saved as .gif",
+        "naive --save missing/w.gif": "missing",
+        "naive --save w.gif --size 16 --adapter ²": "the adapters are 0:",
+        **{f"naive --save w.gif {each}": words for each, words in ENGINES.items()},
+    },
     "explain": {
         **{f"8 8 8 {each}": words for each, words in PLUGINS.items()},
         f"{LONG} 1 1": "with numbers of at least 1",

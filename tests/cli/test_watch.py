@@ -47,7 +47,10 @@ def test_a_window_shows_the_product_and_is_closed(display: str, tmp_path: Path) 
     environment = {**os.environ, "DISPLAY": display, "WAYLAND_DISPLAY": "", "XDG_SESSION_TYPE": "x11"}
     shown = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
     most = 0  # colours at once; a display without windows has one
+    end = time.monotonic() + 120
     while shown.poll() is None:
+        if time.monotonic() > end:
+            shown.kill()
         most = max(most, len(ImageGrab.grab(xdisplay=display).getcolors(1 << 24) or []))
         time.sleep(0.1)
     assert shown.stderr is not None

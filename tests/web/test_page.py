@@ -145,6 +145,14 @@ def test_the_table_of_a_ladder_says_on_a_phone_that_it_has_more_columns(open_pag
     assert "Swipe" not in words.inner_text()
 
 
+def test_every_ladder_can_be_chosen(page) -> None:
+    """One that cannot be read gives way to products."""
+    for value in page.locator("#ladder-op option").evaluate_all("all => all.map((each) => each.value)"):
+        page.select_option("#ladder-op", value)
+        page.wait_for_selector("#ladder-op:enabled")
+        assert page.input_value("#ladder-op") == value, page.inner_text("#ladder-message")
+
+
 def test_a_stage_of_the_ladder_opens_in_explain(page) -> None:
     page.click(".bars [data-kernel=tile_1d] a")
     page.wait_for_selector("#explain:visible")

@@ -111,6 +111,7 @@ def test_multiply_pasted_text_with_nan_and_inf(page) -> None:
         "[[1.5, 2], [3, 4]]",
         "[[1.5, 2.0],\n [3, 4]]",
         "array([[1.5, 2. ],\n       [3. , 4. ]])",
+        "array([[1.5, 2. ], [3. , 4. ]], dtype=float32)",
         "[[1.5 2. ]\n [3.  4. ]]",
     ],
 )

@@ -35,6 +35,7 @@ ELSEWHERE = (  # pages outside docs/
 ITEM = re.compile(r"^[*-] \[([^\]]+)\]\(([^)#]+)\)", re.MULTILINE)
 STYLE = ".md-typeset td code { word-break: normal; }\n"
 FENCE = re.compile(r"(^ *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
+CODE = re.compile(r"(`[^`\n]+`)")  # in a line
 seen: Counter[str] = Counter()  # the anchors of the page that is being made
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)|!\[([^\]]*)\]\(([^()\s]+)\)")
 
@@ -104,7 +105,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def prose(text: str, link: Callable[[re.Match[str]], str]) -> str:
     """Return a part of a page that is not code: without comments, folded parts as Markdown, links mended."""
-    text = chapters.COMMENT.sub("", text)
+    pieces = CODE.split(text)
+    pieces[::2] = [chapters.COMMENT.sub("", piece) for piece in pieces[::2]]
+    text = "".join(pieces)
     text = text.replace("<details>", '<details markdown="1">')
     return LINK.sub(link, text)
 

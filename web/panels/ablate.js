@@ -8,8 +8,8 @@ import { inWords } from "../webmm.js";
 /** @typedef {import("../webmm.js").Kernel} Kernel */
 /** @typedef {import("../webmm.js").RunRecord} RunRecord */
 
-/** @param {import("../main.js").App} app @param {(kernel: Kernel) => Promise<RunRecord>} measured */
-export function ablation(app, measured) {
+/** @param {import("../main.js").App} app @param {() => (kernel: Kernel) => Promise<RunRecord>} measuring how to measure on the problem that is chosen now */
+export function ablation(app, measuring) {
   const table = h("div", { id: "explain-ablation", role: "status" });
   const run = h(
     "button",
@@ -41,7 +41,7 @@ export function ablation(app, measured) {
 
   /** @param {Kernel} standard @param {Kernel} changed */
   async function compare(standard, changed) {
-    const changes = changesOf(standard, changed);
+    const [changes, measured] = [changesOf(standard, changed), measuring()];
     const words = changes.map(([name, value]) => `${name} ${standard.config[name]} → ${value}`);
     const single = changes.map(([name, value]) =>
       app.bundle.configured(standard.name, { ...standard.config, [name]: value }, standard.of.op),
@@ -50,9 +50,10 @@ export function ablation(app, measured) {
     /** @type {(RunRecord | null)[]} */
     const records = [];
     for (const kernel of [standard, ...single, ...more]) {
-      table.textContent = `Measuring ${kernel?.label ?? "…"}`;
+      if (pair?.[1] === changed) table.textContent = `Measuring ${kernel?.label ?? "…"}`;
       records.push(kernel && (await measured(kernel)));
     }
+    if (pair?.[1] !== changed) return; // another configuration is shown now
     const [base, ...others] = records;
     const gain = (/** @type {RunRecord | null} */ r) => Number(r?.gflops ?? NaN) / Number(base?.gflops ?? NaN);
     const joint = others[changes.length];

@@ -41,7 +41,7 @@ export function chapterView(app, { runs, measure }) {
     shown = name;
     try {
       const { chapters, told } = await bundle.lessons();
-      const [asked, section] = (told[name] ?? name).split("~");
+      const [asked, section] = (Object.hasOwn(told, name) ? told[name] : name).split("~");
       anchor = section;
       const at = chapters.findIndex(([each]) => each === asked);
       const text = at < 0 ? "" : await bundle.packed(`learn/${asked}`);
@@ -95,15 +95,19 @@ export function chapterView(app, { runs, measure }) {
     }
   }
 
-  /** The newest measurements of two stages on the same problem. @param {string} of @param {string} name @param {string} follows @returns {RunRecord[]} */
+  /** The fastest measurements of two stages on the problem that was last measured with both. @param {string} of @param {string} name @param {string} follows @returns {RunRecord[]} */
   function pair(of, name, follows) {
-    const [ours, theirs] = [name, follows].map((stage) =>
-      app.measured.filter((r) => (r.op ?? "gemm") === of && r.kernel === stage),
-    );
     const on = (/** @type {RunRecord} */ r) => `${r.variant} ${shape(r)} ${r.dtype}`;
-    for (const record of ours) {
-      const before = theirs.find((r) => on(r) === on(record));
-      if (before) return [record, before];
+    const fastest = (/** @type {string} */ stage, /** @type {string} */ problem) =>
+      app.measured
+        .filter((r) => (r.op ?? "gemm") === of && r.kernel === stage && on(r) === problem)
+        .reduce(
+          (best, r) => (best && Number(best.gflops) >= Number(r.gflops) ? best : r),
+          /** @type {RunRecord | null} */ (null),
+        );
+    for (const problem of new Set(app.measured.map(on))) {
+      const [ours, theirs] = [fastest(name, problem), fastest(follows, problem)];
+      if (ours && theirs) return [ours, theirs];
     }
     return [];
   }

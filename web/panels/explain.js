@@ -51,7 +51,11 @@ export function setup(app, root) {
   const traffic = trafficView(app);
   const code = codeView(app);
   const steps = stepsView(app);
-  const ablate = ablation(app, measured);
+  let told = ""; // the chapter that was asked for last
+  const ablate = ablation(app, () => {
+    const task = chosenProblem();
+    return (each) => measured(each, task);
+  });
   const chapter = chapterView(app, {
     runs: (name, ...names) =>
       source.measure !== null && source.op === name && names.every((each) => source.stages.includes(each)),
@@ -116,16 +120,20 @@ export function setup(app, root) {
 
   /** Show a chapter; a stage without one has the words of its shader's header. @param {string} name */
   async function tell(name) {
+    told = name;
     changed.hidden = true;
-    changed.hidden = await chapter.show(name);
+    const shown = await chapter.show(name);
+    if (told === name) changed.hidden = shown;
   }
 
   /** Show the chapter and the stage that the address names; without an address, those of the stage that is shown. */
   async function go() {
-    const [name, stage] = app.place.split("/");
+    const place = app.place;
+    const [name, stage] = place.split("/");
     const has = (/** @type {import("./ops.js").Explained} */ each) => each.op === name && each.stages.includes(stage);
     for (let i = 0; i < ops.length && bundle.core.STAGES.has(name) && !has(source); i++) {
       const other = await ops[i].load().catch(() => null); // offline, and not cached
+      if (place !== app.place) return;
       if (!other || !has(other)) continue;
       [source, op.value] = [other, String(i)];
       offer();
@@ -335,9 +343,15 @@ export function setup(app, root) {
     }
   }
 
-  /** Measure a kernel on the chosen problem, and keep the record for the chapters. @param {Kernel} chosen @returns {Promise<RunRecord>} */
-  async function measured(chosen) {
-    const [on, by, at] = [source, sizes.value, dtypes.value];
+  /** @typedef {[source: import("./ops.js").Explained, size: string, dtype: string]} Chosen */
+
+  /** @returns {Chosen} */
+  function chosenProblem() {
+    return [source, sizes.value, dtypes.value];
+  }
+
+  /** Measure a kernel, and keep the record for the chapters. @param {Kernel} chosen @param {Chosen} [task] @returns {Promise<RunRecord>} */
+  async function measured(chosen, [on, by, at] = chosenProblem()) {
     const bench = new Bench(device, { limit: 2 });
     const record = await /** @type {NonNullable<typeof on.measure>} */ (on.measure)(bench, chosen, by, at);
     if (record.status === "ok") {
@@ -353,9 +367,10 @@ export function setup(app, root) {
   /** Measure a stage and the one that it follows. @param {string} name @param {string} follows @returns {Promise<string>} why there is no measurement, or "" */
   async function measureBoth(name, follows) {
     let words = "";
+    const task = chosenProblem();
     await app.exclusively(async () => {
       for (const stage of [follows, name]) {
-        const record = await measured(source.kernel(stage, sizes.value, dtypes.value));
+        const record = await measured(task[0].kernel(stage, task[1], task[2]), task);
         if (record.status !== "ok") words = `${stage}: ${record.reason}`;
       }
     });

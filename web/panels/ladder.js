@@ -237,8 +237,15 @@ function products(app) {
   };
 }
 
-/** @param {import("../bundle.js").Bundle} bundle @param {string} name of a stage @param {string} [op] @param {string} [label] @returns {import("../charts.js").Step} */
-export function stepOf(bundle, name, op = "gemm", label = name) {
+/**
+ * A step of a ladder; one whose kernel is no stage, as those of float64 from integers, follows none, and opens the chapter of its op or type.
+ * @param {import("../bundle.js").Bundle} bundle @param {import("../prepared.js").Rung | string} rung or the name of a stage
+ * @param {string} [op] @param {string} [dtype] @returns {import("../charts.js").Step}
+ */
+export function stepOf(bundle, rung, op = "gemm", dtype = op) {
+  const { name, label, summary: words } = typeof rung === "string" ? { name: rung, label: rung, summary: "" } : rung;
+  if (!bundle.core.STAGES.get(op).has(name))
+    return { label, summary: words, follows: "", depth: 0, href: `#explain/${dtype}` };
   const { summary, follows } = bundle.stage(name, op);
   return { label, summary, follows, depth: bundle.core.depths(op).get(name), href: `#explain/${op}/${name}` };
 }

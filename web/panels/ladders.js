@@ -32,7 +32,7 @@ async function prepared(app, number) {
   );
   const sizes = [...new Set(problems.map(shape))];
   return {
-    stages: cases[0].stages.map(({ name, label }) => stepOf(app.bundle, name, problems[0].op, label)),
+    stages: cases[0].stages.map((rung) => stepOf(app.bundle, rung, problems[0].op, dtypes[0])),
     sizes: sizes.map((size) => [size, size]),
     usual: () => (device.info.kind === "cpu" ? sizes[1] : sizes[sizes.length - 1]),
     dtypes: dtypes.map((dtype) => [dtype, dtype]),

@@ -164,7 +164,7 @@ export function operand(app, name) {
 
 /** @param {string} text @returns {string} a nested list of Python or JSON, or an array as NumPy prints it, as a row per line; other texts as they are */
 function listed(text) {
-  const list = /^\s*(?:np\.)?(?:array\()?\s*\[([^]*)\]\s*\)?\s*$/.exec(text)?.[1];
+  const list = /^(?:np\.)?(?:array\()?\s*\[([^]*)\](?:,\s*dtype=[\w.]+)?\s*\)?$/.exec(text.trim())?.[1];
   if (list === undefined) return text;
   if (!list.includes("[")) return list.replace(/\s+/g, " ");
   const rows = [...list.matchAll(/\[([^[\]]*)\]/g)].map(([, row]) => row.replace(/\s+/g, " ").trim());

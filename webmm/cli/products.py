@@ -125,13 +125,13 @@ def explain(
     from webmm.cases import op_of
     from webmm.report import choice, lesson
 
-    if len(size) == 1 and size[0].isidentifier():
+    if len(size) == 1 and not size[0][:1].isdigit():
         row = lesson.op_with(op, size[0])
-        click.echo(lesson.explain_stage(row, size[0], dtype or row.dtypes[0].name, open_device))
-        return
-    known = op_of(op)
-    dtype = dtype or known.dtypes[0].name
-    words, right = choice.explain(known, known.parse("x".join(size)), layout, dtype, open_device)
+        words, right = lesson.explain_stage(row, size[0], layout, dtype or row.dtypes[0].name, open_device)
+    else:
+        row = op_of(op)
+        dtype = dtype or row.dtypes[0].name
+        words, right = choice.explain(row, row.parse("x".join(size)), layout, dtype, open_device)
     click.echo(words)
     ctx.exit(0 if right else 1)
 

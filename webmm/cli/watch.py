@@ -33,9 +33,9 @@ def watch(kernels: tuple[str, ...], size: str, pictures: int, save: Path | None,
     from webmm.problems.gemm import gemm
     from webmm.report import watch as report
 
-    if len(kernels) > MOST:
-        raise ConfigError(f"at most {MOST} kernels fit side by side, not {len(kernels)}")
     stages = [stage for text in kernels for stage in parse_kernels(text)]
+    if len(stages) > MOST:
+        raise ConfigError(f"at most {MOST} kernels fit side by side, not {len(stages)}")
     m, n, k, *batch = parse_sizes(size)[0]
     if batch or "," in size:
         raise ConfigError(f"one size N or MxNxK, not {size!r}")

@@ -42,7 +42,10 @@ def stale() -> dict[Path, str | None]:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the files, or tell which are not up to date."""
+    """Write the files, or tell which are not up to date; return the exit code."""
+    if arguments not in ([], ["--check"]):
+        print(f"webmm.learn: takes --check or nothing, not {' '.join(arguments)}", file=sys.stderr)
+        return 2
     try:
         changed = stale()
     except ConfigError as error:

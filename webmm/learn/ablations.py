@@ -21,6 +21,7 @@ Change = tuple[tuple[str, Any], ...]  # the tunables that differ from the kernel
 @directive
 def changed(stage: str, name: str, size: str = numbers.SIZE, **tunables: Any) -> str:
     """Return the recorded rate of a stage with changed tunables, divided by that with its defaults."""
+    stage_of(stage, **tunables)  # refuses tunables that it does not have
     default = stage_of(stage).config
     rates = [numbers.best(stage, name, size, **{**default, **change}) for change in (tunables, {})]
     if not all(rates):

@@ -65,10 +65,9 @@ def _written(match: re.Match[str], text: str) -> str:
     words = match["words"].split()
     try:
         made = DIRECTIVES[match["name"]](*_positional(words), **_settings(words)).strip()
-    except TypeError as error:
-        raise ConfigError(f"<!-- {match['name']}{match['words']} -->: {error}") from error
-    except ConfigError as error:
-        raise ConfigError(f"<!-- {match['name']}{match['words']} -->: {error}") from error
+    except (TypeError, ValueError, LookupError, ConfigError) as error:
+        why = f"{error} is not known" if isinstance(error, LookupError) else error
+        raise ConfigError(f"<!-- {match['name']}{match['words']} -->: {why}") from error
     start, end = match.span()
     alone = text[:start].endswith("\n") and text[end : end + 1] in ("\n", "")
     around = "\n" if alone else ""

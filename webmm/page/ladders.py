@@ -17,6 +17,7 @@ from webmm.cases import OPS
 from webmm.cases.exact import Ladder, Size
 from webmm.choose import COLUMNS, adapted
 from webmm.dtypes import DType
+from webmm.kernels import STAGES
 from webmm.kernels.base import Capabilities, Kernel
 from webmm.page.script import runtime
 from webmm.page.script.program import Program
@@ -32,12 +33,13 @@ def every() -> list[Ladder]:
 
 
 def explained() -> list[int]:
-    """Return the numbers of the ladders that the Explain panel shows: all with a stage that none before them has."""
+    """Return the numbers of the ladders that Explain shows: those of stages, if one is in none before them."""
     known: set[type[Kernel[Any]]] = set()
     numbers = []
     for i, ladder in enumerate(every()):
         own = {type(kernel) for kernels in ladder.kernels.values() for kernel in kernels}
-        if not own <= known:
+        stages = all(kernel in STAGES[kernel.op].values() for kernel in own)
+        if stages and not own <= known:
             numbers.append(i)
         known |= own
     return numbers

@@ -14,7 +14,7 @@ from webmm.learn.chapters import told_in
 from webmm.measure import roofline
 from webmm.measure.bench import Bench
 from webmm.measure.records import Record
-from webmm.report import TABLE_WIDTH, Open, first_line
+from webmm.report import TABLE_WIDTH, Open, first_line, right
 from webmm.report.choice import loads_of
 from webmm.report.ladder import measured, problem_of
 from webmm.text import printable
@@ -33,8 +33,11 @@ def op_with(op: str, stage: str) -> Op[Any]:
     raise ConfigError(f"{stage!r} is neither a size nor a stage; the stages of {rows[0].name} are {names}")
 
 
-def explain_stage(row: Op[Any], stage: str, dtype: str, open_device: Open) -> str:
-    """Return the summary of a stage's chapter, and its rate on the device beside that of the stage that it follows."""
+def explain_stage(row: Op[Any], stage: str, layout: str, dtype: str, open_device: Open) -> tuple[str, bool]:
+    """Return the summary of a stage's chapter, and its rate on the device beside that of the stage that it follows.
+
+    Also return whether none of the two is wrong or refused by a compiler.
+    """
     stages = {each.name: each for each in row.stages}
     told = told_in(row.name, stage)
     chapter, section = told or (None, "")
@@ -44,14 +47,14 @@ def explain_stage(row: Op[Any], stage: str, dtype: str, open_device: Open) -> st
         chain = [stages[name].on(device.capabilities) for name in (stages[stage].follows, stage) if name]
         ceiling = roofline.measure(device)
         sizes = row.default_sizes(ceiling, BUDGET)
-        records = measured(Bench(device, chain, sizes, dtype, LONGEST, ceiling, op=row))
+        records = measured(Bench(device, chain, sizes, dtype, LONGEST, ceiling, op=row, layout=layout))
         lines = [title, "", fill(words, TABLE_WIDTH), "", f"on {device.info}:", *_measured(row, chain, records)]
     if chapter:
         lines += [
             "",
             f"chapter: docs/learn/{chapter.name}.md, or `webmm serve`; shader: webmm shader {stage} --op {row.name}",
         ]
-    return printable("\n".join(lines))
+    return printable("\n".join(lines)), right(records)
 
 
 def _measured(row: Op[Any], chain: list[Kernel[Any]], records: list[Record]) -> list[str]:
