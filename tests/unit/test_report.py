@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from webmm.cases import op_of
@@ -36,6 +37,14 @@ def test_a_stage_of_several_settings_is_compared_with_the_fastest() -> None:
     columns = table(record("naive", 12), slow, fast, record("tile_2d", 3))
     assert [label.strip("└ ").split()[0] for label in columns[0]] == ["naive", "tile_1d", "tile_1d", "tile_2d"]
     assert columns[5] == ["–", "–", "–", "2"]
+
+
+@pytest.mark.parametrize(
+    ("gflops", "shown"),
+    [(0.01947, "0.0195"), (0.25, "0.250"), (7.618, "7.62"), (99.97, "100.0"), (631.44, "631.4"), (48_636.8, "48,637")],
+)
+def test_rates_of_slow_devices_have_three_figures(gflops: float, shown: str) -> None:
+    assert table(record("naive", 1, gflops=gflops))[3] == [shown]
 
 
 def test_branches_are_indented() -> None:

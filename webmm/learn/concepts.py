@@ -16,6 +16,7 @@ from webmm.learn.numbers import speed
 SEEN = (  # each kind of memory in WGSL, and who shares it
     ("`var`, `let` in a function", "one invocation"),
     ("`var<workgroup>`", "a workgroup"),
+    ("–", "a multiprocessor"),
     ("–", "the device"),
     ("`var<storage>`", "the device, from one dispatch to the next"),
 )

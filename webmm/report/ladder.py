@@ -135,7 +135,7 @@ def _calls(device: Device, op: Op[Any], results: list[Record]) -> dict[str, str]
             took, kernel = time_product(device, problem)
             rate = problem.flops / took.median_us / 1e3
             words[size] = (
-                f"{op.operator}, wall clock of a call: {duration(took.median_us)}, {rate:,.1f} GFLOP/s, by {kernel}"
+                f"{op.operator}, wall clock of a call: {duration(took.median_us)}, {figures(rate)} GFLOP/s, by {kernel}"
             )
     return words
 
@@ -198,7 +198,7 @@ def ladder_table(records: list[Record], op: Op[Any]) -> Table:
             _branch(record) + label,
             duration(record.median_us),
             duration(record.best_us),
-            f"{op.rate(record):,.{1 if op.rate(record) < 1000 else 0}f}",
+            figures(op.rate(record)),
             _times(relative(record, best.get(order[0]))),
             _times(relative(record, best.get(follows.get(record.kernel, "")))),
             _times(relative(record, best.get(CPU_STAGE))),
@@ -223,6 +223,11 @@ def _loads(record: Record) -> str:
     """Return the loads that a kernel issues per vec4 FMA, as text; "–" if they are not known."""
     kernel: Kernel[Any] | None = kernel_of(record)
     return (loads_of(kernel, problem_of(record)) if kernel else "") or "–"
+
+
+def figures(rate: float) -> str:
+    """Return a rate as text: three figures below 100, else one place, none from 1,000 on."""
+    return f"{rate:#.3g}" if rate < 99.95 else f"{rate:,.{1 if rate < 1000 else 0}f}"
 
 
 def duration(us: float | None) -> str:

@@ -16,7 +16,9 @@ from webmm.learn.kernels import problem_for
 WIDTH = 340.0
 DEVICE = "nvidia-h200"  # the table of rates
 SCHEDULERS = 4  # of a multiprocessor; each starts an instruction of one subgroup per cycle
-L2, MEMORY = 50e6, 141e9  # bytes, from the vendor's documents that docs/learn/concepts/memories.md links
+# Bytes of a multiprocessor's cache with its workgroup memory, of the shared cache, and of the memory, from the vendor's
+# documents that docs/learn/concepts/memories.md links.
+L1, L2, MEMORY = 256 * 1024, 50e6, 141e9
 WORD = 4
 
 
@@ -30,9 +32,10 @@ class Memory:
 
 
 def memories_of(device: str = DEVICE) -> list[Memory]:
-    """Return the memories, the nearest first: rates of the nearest two follow from the clock, the others were measured.
+    """Return the memories, the nearest first: rates of the nearest three follow from the clock, others were measured.
 
-    Registers feed an FMA on each lane with three words per cycle, workgroup memory a subgroup with a word per lane.
+    Registers feed an FMA on each lane with three words per cycle, workgroup memory, or the cache in the same hardware,
+    a subgroup with a word per lane.
     """
     table = shipped()[device]
     m, rates = table.machine, table.rates
@@ -41,6 +44,7 @@ def memories_of(device: str = DEVICE) -> list[Memory]:
     return [
         Memory("registers", m.multiprocessors * m.registers * WORD, 3 * m.lanes * per_us),
         Memory("workgroup memory", m.multiprocessors * m.workgroup_bytes, m.subgroup * per_us),
+        Memory("multiprocessor's cache (L1)", m.multiprocessors * L1, m.subgroup * per_us),
         Memory("shared cache (L2)", L2, rates.cache_gbytes),
         Memory("the device's memory", MEMORY, rates.gbytes),
     ]
