@@ -117,14 +117,14 @@ def pictures(shown: Iterator[tuple[Filling, ...]], problem: Gemm) -> Iterator[Im
     before: tuple[Filling, ...] = ()
     for now in shown:
         panels = [
-            _panel(filling, old.c if old else None, low, high)
+            _picture(filling, old.c if old else None, low, high)
             for filling, old in zip(now, before or (None,) * len(now), strict=True)
         ]
         yield _beside(panels)
         before = now
 
 
-def _panel(filling: Filling, before: NDArray[Any] | None, low: float, high: float) -> Image:
+def _picture(filling: Filling, before: NDArray[Any] | None, low: float, high: float) -> Image:
     """Return the picture of one kernel; what is new since `before` is brighter."""
     from PIL import Image, ImageDraw
 
