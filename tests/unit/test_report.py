@@ -11,6 +11,7 @@ from webmm.cases import op_of
 from webmm.kernels import STAGES, depths
 from webmm.measure.bench import CPU_STAGE
 from webmm.measure.records import Record
+from webmm.report import show_reasons
 from webmm.report.ladder import ladder_table
 
 
@@ -66,3 +67,16 @@ def test_branches_are_indented() -> None:
 def test_the_table_fits_its_width() -> None:
     shown = ladder_table([record("persistent", 123.456), record(CPU_STAGE, 1)], op_of("gemm"))
     assert Console().measure(shown).maximum <= 124
+
+
+def test_a_reason_of_several_stages_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    late = {"median_us": None, "status": "skipped", "reason": "the budget is used up"}
+    wrong = {"median_us": None, "status": "compile", "reason": "refused\nline 3: what"}
+    show_reasons(
+        [record("naive", 1, **late), record("tile_1d", 1, **wrong), record("shared", 1, **late), record("cpu", 1)]
+    )
+    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == [
+        "  naive, shared: skipped: the budget is used up",
+        "  tile_1d: compile: refused",
+        "  line 3: what",
+    ]

@@ -92,17 +92,17 @@ def kernels() -> str:
 
 def commands() -> str:
     """Return the help of every command, from click."""
-    text = "# Commands\n\n" + _help(main, "webmm", 0)
+    text = "# Commands\n\n" + _help(main, "webmm")
     for name, command in sorted(main.commands.items()):
-        text += f"## webmm {name}\n\n{_help(command, f'webmm {name}', 0)}"
+        text += f"## webmm {name}\n\n{_help(command, f'webmm {name}')}"
         if isinstance(command, click.Group):
             for part, sub in sorted(command.commands.items()):
-                text += f"### webmm {name} {part}\n\n{_help(sub, f'webmm {name} {part}', 0)}"
+                text += f"### webmm {name} {part}\n\n{_help(sub, f'webmm {name} {part}')}"
     return text
 
 
-def _help(command: click.Command, name: str, width: int) -> str:
-    context = click.Context(command, info_name=name, max_content_width=width or 100, terminal_width=100)
+def _help(command: click.Command, name: str) -> str:
+    context = click.Context(command, info_name=name, max_content_width=100, terminal_width=100)
     return f"```text\n{command.get_help(context)}\n```\n\n"
 
 

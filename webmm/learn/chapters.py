@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import posixpath
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -33,12 +34,15 @@ class Chapter:
         """Its first paragraph, on one line, without marks of Markdown."""
         return _plain(self.text)
 
+    def section(self, stage: str) -> str:
+        """Return the heading of the section that tells a stage; "" if there is none."""
+        found = re.search(rf"^## ({re.escape(stage)}\b.*)$", self.text, re.MULTILINE)
+        return found[1] if found else ""
+
     def summary_of(self, section: str) -> str:
-        """Return the first paragraph of a section (`""`: of the chapter), on one line, without marks of Markdown."""
-        if not section:
-            return self.summary
-        _, found, rest = self.text.partition(f"\n## {section}")
-        return _plain(f"# {rest}") if found else ""
+        """Return the first paragraph below the heading of a section, or the summary if it is ""."""
+        _, _, below = self.text.partition(f"\n## {section}\n")
+        return _plain(f"\n{below}") if section else self.summary
 
 
 def _plain(text: str) -> str:
@@ -75,13 +79,12 @@ def _listed(index: str) -> Iterator[str]:
 
 
 def told_in(op: str, stage: str) -> tuple[Chapter, str] | None:
-    """Return the chapter that tells a stage, and the section of it ("" for all of it); None if none does."""
+    """Return the chapter that tells a stage, and the heading of its section ("": all of it does); None if none does."""
     if chapter := load().get(f"{op}/{stage}"):
         return chapter, ""
     chapter = load().get(op)
-    if chapter and re.search(rf"^## {stage}\b", chapter.text, re.MULTILINE):
-        return chapter, stage
-    return None
+    section = chapter.section(stage) if chapter else ""
+    return (chapter, section) if chapter and section else None
 
 
 def untold() -> list[str]:
@@ -123,11 +126,5 @@ def _target(place: PurePosixPath, href: str) -> str | None:
     path, hash_, anchor = href.partition("#")
     if not path.endswith(".md") or "://" in path:
         return None
-    parts: list[str] = []
-    for step in (place / path).parts:
-        if step == ".." and parts:
-            parts.pop()
-        else:
-            parts.append(step)
-    name = "/".join(parts).removesuffix(".md")
+    name = posixpath.normpath(place / path).removesuffix(".md")
     return f"{name}{hash_}{anchor}" if name in load() else None

@@ -1,4 +1,4 @@
-"""What directives need of kernels: stages by the words of a chapter, problems, and text around a mark."""
+"""What directives need of kernels: stages and problems by the words of a chapter."""
 
 from __future__ import annotations
 

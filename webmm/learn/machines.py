@@ -13,7 +13,7 @@ from webmm.learn.kernels import problem_for
 from webmm.learn.numbers import SIZE, best
 
 
-def model_of(table: str) -> Model:
+def _model(table: str) -> Model:
     """Return a table in `webmm/tuned/models`; raises ConfigError if there is none of that name."""
     if table not in shipped():
         raise ConfigError(f"there is no table {table!r}; choose from {', '.join(shipped())}")
@@ -23,7 +23,7 @@ def model_of(table: str) -> Model:
 @directive
 def machine(table: str, field: str) -> str:
     """Return a field of a device's `Machine` or of its `Rates`: `multiprocessors`, `clock` (cycles/µs), `gbytes` …"""
-    model = model_of(table)
+    model = _model(table)
     fields = (dataclasses.asdict(model.rates) if model.rates else {}) | dataclasses.asdict(model.machine)
     if field not in fields:
         raise ConfigError(f"{table} has no {field!r}; choose from {', '.join(fields)}")
@@ -37,7 +37,7 @@ def clocks(stage: str, name: str, size: str = SIZE, table: str = "nvidia-h200") 
     As many workgroups run at once as the hardware holds by their number and by their invocations.
     """
     op, _, kernel = stage.partition("/")
-    found, hardware = best(stage, name, size), model_of(table).machine
+    found, hardware = best(stage, name, size), _model(table).machine
     if found is None or not found.median_us:
         raise ConfigError(f"{name} has no record of {stage} at {size}")
     count = STAGES[op][kernel](**found.config).traffic(problem_for(op, size))

@@ -117,15 +117,10 @@ def _loaded(count: Traffic, problem: Problem) -> float:
     return count.workgroups * count.steps * count.loaded
 
 
-def _flop(problem: Any) -> float:
-    flop: float = 2.0 * problem.m * problem.n * problem.k
-    return flop
-
-
 COUNTED = {
     "loads_per_fma": lambda count, problem: loads_per_fma(count) / 4,  # of scalar FMAs
-    "flop_per_byte": lambda count, problem: _flop(problem) / _loaded(count, problem),
-    "bytes_per_flop": lambda count, problem: _loaded(count, problem) / _flop(problem),
+    "flop_per_byte": lambda count, problem: problem.flops / _loaded(count, problem),
+    "bytes_per_flop": lambda count, problem: _loaded(count, problem) / problem.flops,
     "loaded_bytes": _loaded,
 }
 

@@ -40,7 +40,7 @@ def steps(stage: str, name: str, sizes: str, over: str = "", **where: Any) -> st
     table = next((MODELS[device] for device in MODELS if name.startswith(device)), "")
     if STAGES[op][kernel]().matrix_shape:
         table = ""  # rates of fragments are a device's, and in no table
-    unit = {"quantized": "GOP/s", "gemm": "GFLOP/s", "weights": "GFLOP/s"}.get(op, "GB/s")
+    unit = op_of(op).unit
     rows = []
     for size in sizes.split(","):
         ours, theirs = _found(stage, name, size, **where), numbers.best(f"{op}/{before}", name, size, **where)
@@ -122,8 +122,5 @@ def _time(record: Record) -> str:
 
 
 def _rate(record: Record) -> str:
-    """Return billions of bytes, or for a product of operations, per second: the problem's, each once."""
-    if record.op not in ("reduce", "normalise", "elementwise"):
-        return numbers.rate(record.gflops or 0.0)
-    problem = op_of(f"{record.op}:{record.variant}").problem((record.m, record.n, record.k), record.dtype)
-    return numbers.rate(problem.bytes / _us(record) / 1000)
+    """Return the rate of a record, in the unit of its op."""
+    return numbers.rate(op_of(record.op, record.variant).rate(record))

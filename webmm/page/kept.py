@@ -38,10 +38,16 @@ def page(say: Callable[[str], object]) -> Iterator[Path]:
         yield kept
         return
     say("building the page, which takes some seconds …")
-    with _temporary(pages) as temporary:
-        built = Path(temporary, "page")
+    temporary = _temporary(pages)
+    try:
+        built = Path(temporary.name, "page")
         bundle.build(built)
-        yield _keep(built, kept)
+        found = _keep(built, kept)
+        if found == kept:
+            temporary.cleanup()
+        yield found
+    finally:
+        temporary.cleanup()
 
 
 def _temporary(pages: Path) -> tempfile.TemporaryDirectory[str]:

@@ -64,8 +64,7 @@ def _place(op: str, stage: str) -> str:
     if found is None:
         return ""
     chapter, section = found
-    heading = re.search(rf"^## ({re.escape(section)}\b.*)$", chapter.text, re.MULTILINE) if section else None
-    return f"{chapter.name}~{chapters.slug(heading[1])}" if heading else chapter.name
+    return f"{chapter.name}~{chapters.slug(section)}" if section else chapter.name
 
 
 def _style() -> str:

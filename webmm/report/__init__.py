@@ -176,16 +176,19 @@ def first_line(record: Record) -> str:
 
 
 def show_reasons(records: Sequence[Record], label: Callable[[Record], str] = label_of) -> None:
-    """Print why records have no time; what a compiler says about several records is quoted once."""
+    """Print why records have no time, each reason once; so is what a compiler says about several records."""
     console, quoted = plain(), set[str]()
+    reasons: dict[tuple[str, str], list[str]] = {}
     for record in records:
         if record.status != "ok":
-            first, _, more = (record.reason or "").partition("\n")
-            words = f"  {label(record)}: {record.status}: {first}"
-            if more and more not in quoted:
-                words += f"\n{indent(more, '  ')}"
-            quoted.add(more)
-            console.print(printable(words), soft_wrap=True)
+            reasons.setdefault((record.status, record.reason or ""), []).append(label(record))
+    for (status, reason), labels in reasons.items():
+        first, _, more = reason.partition("\n")
+        words = f"  {', '.join(labels)}: {status}: {first}"
+        if more and more not in quoted:
+            words += f"\n{indent(more, '  ')}"
+        quoted.add(more)
+        console.print(printable(words), soft_wrap=True)
 
 
 def right(records: Sequence[Record]) -> bool:
