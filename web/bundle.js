@@ -26,9 +26,9 @@ import { added, filledIn, render } from "./templates.js";
  * }} Index
  */
 /**
- * The course: its chapters in the order of reading, as [name, title]; of each stage, as OP/STAGE, the chapter that tells
- * it, as NAME or NAME~ANCHOR; and the stages that have steps.
- * @typedef {{chapters: [string, string][], told: Record<string, string>, steps: string[]}} Lessons
+ * The course: its chapters in the order of reading, as [name, title]; and of each stage, as OP/STAGE, the chapter that
+ * tells it, as NAME or NAME~ANCHOR.
+ * @typedef {{chapters: [string, string][], told: Record<string, string>}} Lessons
  */
 
 const SCHEMA = "webmm.bundle/2";

@@ -1,6 +1,9 @@
 // @ts-check
 /** Helpers for building the page, and for formatting numbers. */
 
+import { provide } from "./python.js";
+
+/** @import { Python } from "./bundle.js" */
 /** @typedef {Node | string | number | null | undefined | false} Child */
 /** @typedef {Record<string, any>} Props */
 
@@ -22,16 +25,10 @@ export function h(tag, props = {}, ...children) {
   return element;
 }
 
-/**
- * Make an SVG element.
- * @param {string} tag @param {Props} [attributes] @param {...Child} children
- * @returns {SVGElement}
- */
-export function s(tag, attributes = {}, ...children) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
-  element.append(...children.filter(isShown).map(String_));
-  return element;
+/** @param {Python} drawing an `Svg` of webmm/learn/drawings @returns {SVGElement} */
+export function drawn(drawing) {
+  const { content } = h("template", { innerHTML: drawing.plain() });
+  return /** @type {SVGElement} */ (content.firstElementChild);
 }
 
 /** @param {Child} child */
@@ -52,6 +49,8 @@ export function figures(value) {
   if (value === 0) return "0";
   return value < 0.001 ? value.toExponential(1) : String(Number(value.toPrecision(3)));
 }
+
+provide("webmm.text.figures", figures);
 
 /** @param {number | null} us @returns {string} */
 export function time(us) {

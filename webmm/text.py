@@ -30,6 +30,13 @@ def amount(text: str) -> float | None:
     return value if 0 < value < math.inf else None
 
 
+def figures(value: float) -> str:
+    """Return a number from 0 on with three figures, or as a whole number from 1,000 on."""
+    if value and value < 0.001:
+        return f"{value:.1e}"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
 def is_plain(text: str) -> bool:
     """Return whether `text` is one line without control characters."""
     return not any(unicodedata.category(c) in UNPRINTABLE for c in text)

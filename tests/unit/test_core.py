@@ -27,8 +27,10 @@ from webmm.kernels import STAGES
 from webmm.kernels.base import Capabilities, Kernel, MatrixShape
 from webmm.kernels.gemm.slices import Slices, Software
 from webmm.kernels.gemm.tile_2d import Tile2D
+from webmm.kernels.traffic import moved
+from webmm.learn.drawings import axes, tiles
 from webmm.measure.records import Record
-from webmm.page import core
+from webmm.page import core, steps
 from webmm.page.script.program import Program
 from webmm.page.script.values import value
 from webmm.problems import OPS
@@ -75,7 +77,7 @@ def script(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the JavaScript modules needed for rendering."""
     folder: Path = tmp_path_factory.mktemp("core")
     shutil.copytree(WEB / "python", folder / "python")
-    for name in ("python.js", "numpy.js", "templates.js", "errors.js"):
+    for name in ("python.js", "numpy.js", "templates.js", "errors.js", "dom.js"):
         shutil.copy(WEB / name, folder / name)
     (folder / "package.json").write_text('{"type": "module"}')
     (folder / "bundle").mkdir()
@@ -89,6 +91,8 @@ HEAD = """
 import * as $ from "./python.js";
 import * as core from "./bundle/core.js";
 import * as exported from "./bundle/export.js";
+import * as drawings from "./bundle/drawings.js";
+import "./dom.js";
 import { filledIn } from "./templates.js";
 TEMPLATES
 $.provide("webmm.wgsl.render.filled_in", filledIn);
@@ -416,3 +420,25 @@ def test_float64_is_refused_alike(program: Program, script: Path, node: Callable
     line = f"says(() => rendered({written(program, kernel)}, {written(program, problem)}));"
     assert run(node, script, program, [line]) == [plain(rendered(kernel, problem))]
     assert {dtype.name for dtype in FLOATS} == {"float32", "float16"}
+
+
+def test_drawings_and_counts_agree(program: Program, script: Path, node: Callable[..., Any]) -> None:
+    """Text of a drawing: no coordinate and no word depends on the language (but for ties of rounding, of which these have none)."""
+    shown = [STAGES["gemm"][name]() for name in ("naive", "tile_2d", "matrix_unit", "pipelined")]
+    points = ("a<b", 0.51, 17.3, "slow & right"), ("tile", 30.0, 2345.6, "fast")
+    problem = gemm(100, 50, 30)
+    expected: list[Any] = [axes.roofline(1234.6, 67.8, [axes.Point(*each) for each in points]).plain()]
+    made = ", ".join(f"new drawings.Point({json.dumps(each)[1:-1]})" for each in points)
+    lines = [f"says(() => drawings.roofline(1234.6, 67.8, [{made}]).plain());"]
+    for kernel in shown:
+        text = written(program, kernel)
+        expected.append([tiles.pictured(kernel, True).plain(), tiles.legend(kernel, 4, 7.5), moved(kernel, problem)])
+        parts = "drawings.pictured(k, true).plain(), drawings.legend(k, 4, 7.5), [...core.moved(k, p)]"
+        lines.append(f"says(() => {{ const [k, p] = [{text}, {written(program, problem)}]; return [{parts}]; }});")
+    for name, at, who in (("tile_1d", 7, 9), ("shared", 9, 200), ("shared", 17, 9)):
+        walk = steps.walked("gemm", name)
+        assert walk
+        expected.append([walk.title, walk.words(at, who), walk.picture(at, who).plain()])
+        parts = f"w.title, w.words({at}, {who}), w.picture({at}, {who}).plain()"
+        lines.append(f"says(() => {{ const w = drawings.walked('gemm', '{name}'); return [{parts}]; }});")
+    assert run(node, script, program, lines) == plain(expected)

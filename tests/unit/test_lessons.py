@@ -106,7 +106,7 @@ def test_the_steps_of_all_invocations_are_the_product(name: str) -> None:
     """Each reads from storage or what its workgroup has copied, and adds the products to its own elements."""
     kernel, problem = SHOWN[name]
     walk = steps.walk(kernel, problem)
-    a, b = np.array(walk["a"]), np.array(walk["b"])
+    a, b = np.array(walk.a), np.array(walk.b)
     c, owned = np.zeros((problem.m, problem.n), int), np.zeros((problem.m, problem.n), int)
     held: dict[tuple[int, int], set[tuple[int, int, int, int]]] = {}
 
@@ -116,19 +116,19 @@ def test_the_steps_of_all_invocations_are_the_product(name: str) -> None:
         assert column + columns <= matrix.shape[1]
         return matrix[row : row + rows, column : column + columns]
 
-    for _, tile in walk["invocations"]:
+    for *_, tile in walk.invocations:
         block(owned, tile)[:] += 1
     assert (owned == 1).all(), "each element belongs to one invocation"
-    for before, step in zip([None, *walk["steps"]], walk["steps"], strict=False):
-        if step["kind"] == "share" and (before is None or before["kind"] != "share"):
+    for before, step in zip([None, *walk.steps], walk.steps, strict=False):
+        if step.kind == "share" and (before is None or before.kind != "share"):
             held = {}
-        for (workgroup, tile), reads in zip(walk["invocations"], step["reads"], strict=True):
+        for (workgroup, _, _, tile), reads in zip(walk.invocations, step.reads, strict=True):
             for of, place in enumerate(reads):
-                if step["kind"] == "share":
+                if step.kind == "share":
                     held.setdefault((workgroup, of), set()).add(place)
-                elif step["kind"] == "read":
+                elif step.kind == "read":
                     assert place in held[workgroup, of], "read before it was copied"
-            if step["kind"] != "share":
+            if step.kind != "share":
                 block(c, tile)[:] += block(a, reads[0]) @ block(b, reads[1])
     np.testing.assert_array_equal(c, a @ b)
 
@@ -140,13 +140,13 @@ def test_steps_agree_with_what_the_kernel_counts_of_its_work(name: str) -> None:
     assert count is not None
 
     def total(*kinds: str, of: object) -> int:
-        return sum(of(*reads) for step in walk["steps"] if step["kind"] in kinds for reads in step["reads"])  # type: ignore[operator]
+        return sum(of(*reads) for step in walk.steps if step.kind in kinds for reads in step.reads)  # type: ignore[operator]
 
     def elements(a: tuple[int, ...], b: tuple[int, ...]) -> int:
         return a[2] * a[3] + b[2] * b[3]
 
     work = count.workgroups * count.invocations * count.steps
-    assert len(walk["invocations"]) == count.workgroups * count.invocations
+    assert len(walk.invocations) == count.workgroups * count.invocations
     assert total("load", "share", of=elements) == work * count.scalar_loads
     assert total("load", "read", of=lambda a, b: a[2] * b[3]) == work * count.fmas
     assert total("read", of=elements) == work * count.workgroup_loads

@@ -128,9 +128,9 @@ def test_explain_counts_the_same_bytes_as_python(page, name: str) -> None:
     for n in (64, 500):
         found = page.evaluate(
             """async ([name, n]) => {
-              const { trafficOf } = await import("./panels/traffic.js");
+              const { moved } = webmm.app.bundle.core;
               const problem = webmm.app.bundle.problem({ m: n, n, k: n, dtype: "float32" });
-              return trafficOf(webmm.device.stage(name), problem);
+              return { ...moved(webmm.device.stage(name).of, problem) };
             }""",
             [name, n],
         )
@@ -213,7 +213,6 @@ COURSE = {
     "index": {
         "chapters": [["problem", "The problem"], ["gemm/workgroup_1d", "workgroup_1d: a line"], ["reduce", "Sums"]],
         "told": {"gemm/workgroup_1d": "gemm/workgroup_1d", "reduce/tree": "reduce~tree"},
-        "steps": [],
     },
     "problem": "<h3>The problem</h3><p>A <a href='#explain/reduce/tree'>tree</a>.</p>",
     "gemm/workgroup_1d": "<h3>workgroup_1d: a line</h3><div class='here' data-stage='gemm/workgroup_1d'></div>",
@@ -322,9 +321,9 @@ def test_names_of_matrices_are_not_over_the_tile(page) -> None:
     show(page, "explain")
     page.check("#explain input[value=naive]", force=True)
     covered = page.evaluate(
-        """() => [...document.querySelectorAll(".tile-picture svg[aria-label^='A tile'] g")].some((g) => {
-          const name = g.querySelector(".matrix-name").getBBox();
-          return [...g.querySelectorAll(".mine, .tile, .slab")].some((each) => {
+        """() => [...document.querySelectorAll(".tile-picture svg[aria-label^='A tile'] text")].some((text) => {
+          const name = text.getBBox();
+          return [...text.parentElement.querySelectorAll(".mine, .tile, .slab")].some((each) => {
             const { x, y, width, height } = each.getBBox();
             return x < name.x + name.width && name.x < x + width && y < name.y + name.height && name.y < y + height;
           });

@@ -2,7 +2,7 @@
 /** The Explain panel: for each stage its change, a picture of its tile, its memory traffic, its shader, and sliders to try other tunables. */
 
 import { Bench } from "../bench.js";
-import { field, figures, h, select, time } from "../dom.js";
+import { drawn, field, figures, h, select, time } from "../dom.js";
 import { shape, speedOf, unitOf } from "../ops.js";
 import { taskOf } from "../prepared.js";
 import { dataclasses } from "../python.js";
@@ -11,9 +11,8 @@ import { ablation } from "./ablate.js";
 import { chapterView } from "./chapter.js";
 import { changedIn, codeView } from "./code.js";
 import { explained, products } from "./ops.js";
-import { legend, tilePicture } from "./picture.js";
 import { stepsView } from "./steps.js";
-import { trafficOf, trafficView } from "./traffic.js";
+import { trafficView } from "./traffic.js";
 
 /** @typedef {import("../main.js").App} App */
 /** @typedef {import("../webmm.js").Kernel} Kernel */
@@ -23,8 +22,9 @@ import { trafficOf, trafficView } from "./traffic.js";
 const RUN = "stages run in Explain, this browser";
 
 /** @param {App} app @param {HTMLElement} root */
-export function setup(app, root) {
+export async function setup(app, root) {
   const { bundle, device } = app;
+  const { legend, owner_of: ownerOf, pictured } = await bundle.module("drawings.js");
   const ops = explained(app);
   /** @type {import("./ops.js").Explained} */
   let source = products(app);
@@ -269,13 +269,13 @@ export function setup(app, root) {
   }
 
   function refresh() {
-    const tiled = kernel.of.grid !== undefined;
-    picture.hidden = !tiled;
-    if (tiled)
+    const { of } = kernel;
+    picture.hidden = of.grid === undefined;
+    if (!picture.hidden)
       picture.replaceChildren(
-        h("figcaption", {}, `Tile of one workgroup, and elements of one ${kernel.matrix ? "subgroup" : "invocation"}`),
-        tilePicture(kernel),
-        legend(kernel, problem().dtype.itemsize, intensity()),
+        h("figcaption", {}, `Tile of one workgroup, and elements of one ${ownerOf(of)}`),
+        drawn(pictured(of, true)),
+        h("ul", { class: "legend-list" }, ...legend(of, problem().dtype.itemsize, intensity()).map(keyed)),
       );
     traffic.show(kernel, problem(), speed());
     const why = refused();
@@ -300,7 +300,7 @@ export function setup(app, root) {
 
   /** FLOP per byte of storage buffers. */
   function intensity() {
-    const { flops, storage } = trafficOf(kernel, problem());
+    const { flops, storage } = bundle.core.moved(kernel.of, problem());
     return flops / storage;
   }
 
@@ -377,3 +377,6 @@ export function setup(app, root) {
     return words;
   }
 }
+
+/** @param {[string, string]} entry of a legend */
+const keyed = ([kind, words]) => h("li", { class: `key-${kind}` }, words);

@@ -146,13 +146,13 @@ export function setup(app, root) {
     if (!stopped && records.some((r) => r.status === "ok")) {
       message.textContent = "Measuring this device's peak compute and memory rates …";
       const roofline = await app.roofline();
-      if (roofline) addRoofline(roofline);
+      if (roofline) await addRoofline(roofline);
     }
     finish(Boolean(stopped));
   }
 
   /** @param {import("../webmm.js").Roofline} roofline */
-  function addRoofline(roofline) {
+  async function addRoofline(roofline) {
     const peak = (/** @type {RunRecord} */ r) => (unitOf(r) === "GB/s" ? roofline.gbytes : roofline.gflops);
     const kernels = source.prepare(sizes.value, dtypes.value).kernels;
     records = records.map((r, i) => ({
@@ -160,10 +160,9 @@ export function setup(app, root) {
       peak_fraction: kernels[i].matrix ? null : r.gflops && speedOf(r) / peak(r),
     }));
     bars.update(records);
-    if (ops.value === "0")
-      details.prepend(
-        h("figure", { class: "card" }, h("figcaption", {}, "Roofline"), rooflineChart(records, roofline)),
-      );
+    if (ops.value !== "0") return;
+    const chart = rooflineChart(records, roofline, await app.bundle.module("drawings.js"));
+    details.prepend(h("figure", { class: "card" }, h("figcaption", {}, "Roofline"), chart));
   }
 
   /** @param {boolean} stopped */

@@ -1,7 +1,7 @@
 // @ts-check
 /** Matrices as a visitor gives them – pasted, from files, or random – and as results: a heat map, numbers and files. */
 
-import { download, field, figures, h, s } from "../dom.js";
+import { download, field, figures, h } from "../dom.js";
 import { Matrix, ProblemError, UnsupportedError, inWords, parseCsv, parseNpy, toCsv, toNpy } from "../webmm.js";
 
 /** @typedef {import("../main.js").App} App */
@@ -218,30 +218,30 @@ const short = (value) => (Number.isFinite(value) ? String(Number(value.toPrecisi
 function heatMap(c, name) {
   const values = c.floats();
   const largest = values.reduce((most, v) => (Number.isFinite(v) ? Math.max(most, Math.abs(v)) : most), 0) || 1;
-  const width = Math.min(c.columns, PICTURE);
-  const height = Math.min(c.rows, PICTURE);
-  const canvas = h("canvas", { width, height, class: "heat", role: "img" });
-  canvas.setAttribute("aria-label", `Heat map of ${name}, from −${figures(largest)} to ${figures(largest)}`);
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  const image = context.createImageData(width, height);
-  for (let y = 0; y < height; y++) {
-    for (let x = 0; x < width; x++) {
-      const i = Math.floor((y * c.rows) / height) * c.columns + Math.floor((x * c.columns) / width);
-      image.data.set(colour(values[i] / largest), 4 * (y * width + x));
-    }
-  }
-  context.putImageData(image, 0, 0);
-  const scale = s("svg", { viewBox: "0 0 200 10", class: "scale", "aria-hidden": "true", preserveAspectRatio: "none" });
-  for (let i = 0; i < 40; i++) {
-    const [r, g, b] = colour(i / 19.5 - 1);
-    scale.append(s("rect", { x: i * 5, y: 0, width: 5.2, height: 10, fill: `rgb(${r},${g},${b})` }));
-  }
+  const [width, height] = [Math.min(c.columns, PICTURE), Math.min(c.rows, PICTURE)];
+  const at = (/** @type {number} */ place, /** @type {number} */ length, /** @type {number} */ shown) =>
+    Math.floor((place * length) / shown);
+  const label = `Heat map of ${name}, from −${figures(largest)} to ${figures(largest)}`;
+  const canvas = h("canvas", { width, height, class: "heat", role: "img", "aria-label": label });
+  paint(canvas, (x, y) => values[at(y, c.rows, height) * c.columns + at(x, c.columns, width)] / largest);
+  const scale = h("canvas", { width: 40, height: 1, class: "scale", "aria-hidden": "true" });
+  paint(scale, (x) => x / 19.5 - 1);
   return h(
     "div",
     { class: "heat-frame" },
     canvas,
     h("div", { class: "legend" }, h("span", {}, `−${figures(largest)}`), scale, h("span", {}, figures(largest))),
   );
+}
+
+/** @param {HTMLCanvasElement} canvas @param {(x: number, y: number) => number} value of a pixel, from -1 to 1 */
+function paint(canvas, value) {
+  const { width, height } = canvas;
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const image = context.createImageData(width, height);
+  for (let y = 0; y < height; y++)
+    for (let x = 0; x < width; x++) image.data.set(colour(value(x, y)), 4 * (y * width + x));
+  context.putImageData(image, 0, 0);
 }
 
 const LOW = [29, 78, 216];

@@ -106,8 +106,9 @@ function quoted(text) {
   return mark + text.replaceAll("\\", "\\\\").replaceAll(mark, `\\${mark}`).replaceAll("\n", "\\n") + mark;
 }
 
-/** @param {any} x @param {string} spec "", ",", ".1f" or both @returns {string} */
+/** @param {any} x @param {string} spec "", "g", ",", ".1f" or the last two @returns {string} */
 export function format(x, spec) {
+  if (spec === "g") return String(Number(Number(x).toPrecision(6))); // from 0.0001 to a million; ties away from 0
   const parts = /^(,?)(?:\.(\d+)f)?$/.exec(spec);
   if (!parts) throw new ValueError(`the format ${spec} is not supported`);
   if (spec === "") return str(x);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Traffic(NamedTuple):
@@ -47,3 +47,27 @@ def loads_per_fma(traffic: Traffic) -> float:
     """Return the loads from storage, textures and workgroup memory per vec4 FMA of a kernel that multiplies floats."""
     t = traffic
     return 4 * (t.vector_loads + t.scalar_loads + t.texels + t.workgroup_loads) / t.fmas
+
+
+class Moved(NamedTuple):
+    """The operations of a problem, and the bytes that a kernel moves for them."""
+
+    flops: float
+    storage: float  # read and written in storage buffers
+    least: int  # the minimum: each operand and result once
+    workgroup: float | None  # read and written in workgroup memory; None if it is not known
+
+
+def moved(kernel: Any, problem: Any) -> Moved:
+    """Return what a kernel moves: as counted for the cost model, or from its tiles, or each buffer once."""
+    t: Traffic | None = kernel.traffic(problem)
+    if t:
+        workgroup = 16 * t.workgroups * t.invocations * t.steps * (t.workgroup_loads + t.workgroup_stores)
+        return Moved(problem.flops, t.workgroups * t.steps * t.loaded + t.written, problem.bytes, workgroup)
+    tile_m, tile_n = (kernel.grid.tile_m, kernel.grid.tile_n) if hasattr(kernel, "grid") else (0, 0)
+    down, across = 1, 1
+    if tile_m and tile_n and hasattr(problem, "k"):
+        down, across = -(-problem.m // tile_m), -(-problem.n // tile_n)
+    times = {each.name: 1 if each.written else across if each.name == "a" else down for each in problem.buffers()}
+    storage = sum(each.nbytes * times[each.name] for each in problem.buffers())
+    return Moved(problem.flops, storage, problem.bytes, None if kernel.workgroup_bytes else 0)

@@ -32,7 +32,7 @@ from webmm.page.script.program import Program
 # Loaded on demand: files of the bundle that the service worker does not fetch in advance either …
 ON_DEMAND = ("bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/", "bundle/learn/")
 PANELS = (  # of the page, and parts of them
-    *("multiply", "matrices", "form", "options", "large", "explain", "ops", "ladders", "picture", "code", "traffic"),
+    *("multiply", "matrices", "form", "options", "large", "explain", "ops", "ladders", "code", "traffic"),
     *("tune", "compare", "help", "report", "chapter", "steps", "ablate"),
 )
 LAZY = (  # … and modules.

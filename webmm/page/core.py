@@ -59,6 +59,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
             "features",
         ),
     ),
+    "webmm.kernels.traffic": ("moved",),
     "webmm.kernels.subgroups": ("SIZE_CONTROL", "SIZES", "assured", "pinned"),
     "webmm.page.stages": ("configurations", "light", "offered"),
     "webmm.wgsl.params": ("layout",),
@@ -94,6 +95,11 @@ UNUSED = ("webmm.kernels.base.Kernel.space",)  # methods that nothing on the pag
 # Modules that are loaded on demand, with their names.
 LATE: dict[str, tuple[Name, ...]] = {
     "export.js": (Name("webmm.wgsl.export", "stage"),),
+    "drawings.js": (
+        *(Name("webmm.learn.drawings.axes", name) for name in ("Point", "roofed", "roofline")),
+        *(Name("webmm.learn.drawings.tiles", name) for name in ("legend", "owner_of", "pictured")),
+        *(Name("webmm.page.steps", name) for name in ("walked",)),
+    ),
     "ops.js": tuple(Name("webmm.page.rows", name) for name in ("ROWS", "SHOWN", "FORMS", "FIELDS")),
 }
 BY_KEYWORD = ("described",)  # methods that JavaScript calls with keywords

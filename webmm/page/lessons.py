@@ -1,8 +1,7 @@
-"""The course on the page: a file per chapter, loaded on demand, and the steps of the first stages.
+"""The course on the page: a file per chapter, loaded on demand.
 
 `bundle/learn/index.deflate` lists the chapters, `contents` first, and the stages that they tell;
-`bundle/learn/NAME.deflate` is the HTML of a chapter, `bundle/learn/steps/OP/STAGE.deflate` what a stage does step by
-step. All are compressed JSON.
+`bundle/learn/NAME.deflate` is the HTML of a chapter. All are compressed JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from webmm.kernels import STAGES
 from webmm.learn import chapters
 from webmm.learn.chapters import Chapter
 from webmm.learn.drawings.svg import COLOURS
-from webmm.page import steps
 from webmm.page.translated import deflated
 
 HEADING = re.compile(r"<(/?)h([1-4])\b")
@@ -34,11 +32,8 @@ def write(bundle: Path) -> str:
     for chapter in found.values():
         _write(bundle / "learn" / chapter.name, html(chapter))
     told = {f"{op}/{stage}": place for op in STAGES for stage in STAGES[op] if (place := _place(op, stage))}
-    stepped = {f"{kernel.op}/{kernel.name}": steps.walk(kernel, problem) for kernel, problem in steps.shown()}
-    for name, each in stepped.items():
-        _write(bundle / "learn" / "steps" / name, each)
     titles = [[name, chapter.title] for name, chapter in found.items()]
-    _write(bundle / "learn" / "index", {"chapters": titles, "told": told, "steps": list(stepped)})
+    _write(bundle / "learn" / "index", {"chapters": titles, "told": told})
     return _style()
 
 

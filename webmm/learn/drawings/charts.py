@@ -4,42 +4,25 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from typing import Any
 
 from webmm.choose.tables import shipped
 from webmm.kernels.base import Kernel
 from webmm.learn.drawings import drawn
+from webmm.learn.drawings.axes import Axes
 from webmm.learn.drawings.svg import Svg
 from webmm.learn.kernels import problem_for
 from webmm.learn.numbers import COUNTED, RESULTS, best
 
 WIDTH, HEIGHT = 340.0, 280.0
-LEFT, RIGHT, TOP, BOTTOM = 50.0, 316.0, 10.0, 232.0
 LADDER, SIZE, TABLE = "h200-f32", "4096", "nvidia-h200"
-Place = Callable[[float, float], tuple[float, float]]
-LABELS = {-3: "0.001", -2: "0.01", -1: "0.1", 0: "1", 1: "10", 2: "100", 3: "1,000", 4: "10,000", 5: "100,000"}
 
 
-def _axes(svg: Svg, across: tuple[int, int], up: tuple[int, int], under: str, over: str) -> Place:
-    """Draw logarithmic axes over powers of ten, and return the function that places a point."""
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        right = (math.log10(x) - across[0]) / (across[1] - across[0])
-        high = (math.log10(y) - up[0]) / (up[1] - up[0])
-        return LEFT + (RIGHT - LEFT) * right, BOTTOM - (BOTTOM - TOP) * high
-
-    for power in range(across[0], across[1] + 1):
-        x, _ = place(10.0**power, 10.0 ** up[0])
-        svg.line("line", x, TOP, x, BOTTOM, 0.3)
-        svg.text(x, BOTTOM + 14, LABELS[power], anchor="middle", css="small")
-    for power in range(up[0], up[1] + 1):
-        _, y = place(10.0 ** across[0], 10.0**power)
-        svg.line("line", LEFT, y, RIGHT, y, 0.3)
-        svg.text(LEFT - 4, y + 4, LABELS[power], anchor="end", css="small")
-    svg.text((LEFT + RIGHT) / 2, BOTTOM + 30, under, anchor="middle", css="small")
-    svg.text(LEFT + 4, TOP + 12, over, css="small")
-    return place
+def _axes(svg: Svg, across: tuple[int, int], up: tuple[int, int], under: str, over: str) -> Axes:
+    """Draw logarithmic axes over powers of ten."""
+    axes = Axes(svg, (10.0 ** across[0], 10.0 ** across[1]), (10.0 ** up[0], 10.0 ** up[1]))
+    axes.draw(under, over)
+    return axes
 
 
 def point(kernel: Kernel[Any]) -> tuple[float, float]:
@@ -61,12 +44,13 @@ def roofline(*kernels: Kernel[Any]) -> Svg:
     points = [(kernel.name, *point(kernel)) for kernel in kernels]
     told = "; ".join(f"{name}: {x:.3g} FLOP per byte, {y:,.0f} GFLOP/s" for name, x, y in points)
     svg = Svg(WIDTH, HEIGHT, f"Roofline of an H200 with stages at {SIZE}³. {told}.")
-    place = _axes(svg, (-1, 3), (1, 5), "FLOP per byte that invocations load", "GFLOP/s")
+    axes = _axes(svg, (-1, 3), (1, 5), "FLOP per byte that invocations load", "GFLOP/s")
+    place, (_, _, _, bottom) = axes.place, axes.frame
     for i, (gbytes, kind, words) in enumerate(((rates.gbytes, "text", "memory"), (rates.cache_gbytes, "line", "L2"))):
         ridge = rates.gflops / gbytes
         svg.path(kind, [place(0.1, 0.1 * gbytes), place(ridge, rates.gflops), place(1000, rates.gflops)])
-        svg.line(kind, 190, BOTTOM - 28 + 16 * i, 206, BOTTOM - 28 + 16 * i, 1.5)
-        svg.text(211, BOTTOM - 24 + 16 * i, f"{words}, {gbytes:,.0f} GB/s", css="small")
+        svg.line(kind, 190, bottom - 28 + 16 * i, 206, bottom - 28 + 16 * i, 1.5)
+        svg.text(211, bottom - 24 + 16 * i, f"{words}, {gbytes:,.0f} GB/s", css="small")
     for name, intensity, gflops in points:
         x, y = place(intensity, gflops)
         above = gflops > intensity * rates.cache_gbytes
@@ -93,7 +77,7 @@ def rounding() -> Svg:
         first, last = errors(data)[0], errors(data)[-1]
         told.append(f"{data} operands: {first[1]:.2g} at K = {first[0]:,}, {last[1]:.2g} at K = {last[0]:,}")
     svg = Svg(WIDTH, HEIGHT, f"Largest errors in units of 2⁻²⁴·(|A|·|B|). {'; '.join(told)}. The bound is 2·K.")
-    place = _axes(svg, (2, 5), (0, 5), "K", "units of 2⁻²⁴·(|A|·|B|)")
+    place = _axes(svg, (2, 5), (0, 5), "K", "units of 2⁻²⁴·(|A|·|B|)").place
     ends = (128, 32_768)
     svg.path("bad", [place(k, 2 * k) for k in ends], 2)
     svg.path("line", [place(k, math.sqrt(k)) for k in ends])

@@ -1,8 +1,10 @@
-"""Small SVG drawings that are readable in light and dark, without scripts."""
+"""Small SVG drawings that are readable in light and dark, without scripts.
+
+This module is in the translated subset (docs/page.md).
+"""
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass, field
 
 # Colours of what a drawing shows, in light and in dark: matrices, tiles, what one invocation has, bands, warnings.
@@ -54,18 +56,38 @@ class Svg:
         d = "M" + "L".join(f"{x:g} {y:g}" for x, y in points)
         self.parts.append(f'<path class="{kind}-line" stroke-width="{width:g}" d="{d}"/>')
 
-    def dot(self, kind: str, x: float, y: float, r: float = 4) -> None:
-        """Add a filled circle."""
-        self.parts.append(f'<circle class="{kind}" cx="{x:g}" cy="{y:g}" r="{r:g}"/>')
+    def dot(self, kind: str, x: float, y: float, r: float = 4, words: str = "") -> None:
+        """Add a filled circle, and words that a pointer over it shows."""
+        circle = f'<circle class="{kind}" cx="{x:g}" cy="{y:g}" r="{r:g}"'
+        self.parts.append(f"{circle}><title>{escaped(words)}</title></circle>" if words else f"{circle}/>")
 
-    def text(self, x: float, y: float, words: str, *, anchor: str = "start", kind: str = "text", css: str = "") -> None:
+    def text(
+        self,
+        x: float,
+        y: float,
+        words: str,
+        *,
+        anchor: str = "start",
+        kind: str = "text",
+        css: str = "",
+        size: float = 0,
+    ) -> None:
         """Add a line of text whose base line starts, has its middle or ends at (x, y)."""
-        classes = f"{kind} {css}".strip()
-        self.parts.append(
-            f'<text class="{classes}" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{html.escape(words)}</text>'
-        )
+        at = f'class="{f"{kind} {css}".strip()}" x="{x:g}" y="{y:g}" text-anchor="{anchor}"'
+        sized = f' font-size="{size:g}"' if size else ""
+        self.parts.append(f"<text {at}{sized}>{escaped(words)}</text>")
+
+    def plain(self) -> str:
+        """Return the drawing without styles of its own, for a page that has them."""
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width:g} {self.height:g}" role="img"'
+        return f'{head} aria-label="{escaped(self.alt)}">{"".join(self.parts)}</svg>'
 
     def __str__(self) -> str:
-        label = html.escape(self.alt, quote=True)
-        head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width:g} {self.height:g}" role="img"'
-        return f'{head} aria-label="{label}">{_style()}{"".join(self.parts)}</svg>\n'
+        return f"{self.plain().replace('>', f'>{_style()}', 1)}\n"
+
+
+def escaped(text: str) -> str:
+    """Return `text` as part of an element or of an attribute in quotes."""
+    for plain, reference in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#x27;")):
+        text = text.replace(plain, reference)
+    return text
