@@ -5,8 +5,7 @@ import { drawn, figures, h, percent, time } from "./dom.js";
 import { shape, speedOf, unitOf } from "./ops.js";
 import { bytesOf, flopsOf } from "./webmm.js";
 
-/** @typedef {import("./webmm.js").RunRecord} RunRecord */
-/** @typedef {import("./webmm.js").Roofline} Roofline */
+/** @import { RunRecord, Roofline } from "./webmm.js" */
 
 /** @param {RunRecord[]} records @returns {RunRecord | null} */
 export function fastest(records) {

@@ -4,6 +4,7 @@
 import { LIMITS, MATRIX_UNITS, SIZE_CONTROL } from "./engine/adapters.js";
 import { ProblemError, UnsupportedError } from "./errors.js";
 import { Dict, dataclasses, frozenset, provide, str } from "./python.js";
+import { hyphened } from "./text.js";
 
 /** @import { Python } from "./bundle.js" */
 /** @import { Kernel } from "./kernels.js" */
@@ -42,7 +43,7 @@ export class Choices {
     const [lanes, ...others] = features.has("subgroups") ? sizes(info, core.SIZES) : [];
     const least = new core.Capabilities(
       info.name,
-      kebab(limits),
+      new Dict(LIMITS.map((name) => [hyphened(name), limits[name]])),
       frozenset(features),
       0,
       lanes ?? 0,
@@ -205,13 +206,6 @@ const sizes = (info, all) => [
   info.subgroup,
   ...all.filter((lanes) => info.kind !== "cpu" && lanes > info.subgroup && lanes <= info.subgroupMax),
 ];
-
-/** @param {GPUSupportedLimits} limits @returns {Dict} by their names in Python, such as max-buffer-size */
-function kebab(limits) {
-  const words = (/** @type {string} */ name) =>
-    name.replace("2D", "-2d").replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-  return new Dict(LIMITS.map((name) => [words(name), limits[name]]));
-}
 
 /** @param {Device["info"]} info @returns {string} the adapter's name with its vendor first, so that records and models of the same vendor are found */
 const named = ({ name, vendor }) => (name.toLowerCase().startsWith(vendor.toLowerCase()) ? name : `${vendor} ${name}`);

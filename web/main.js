@@ -7,8 +7,7 @@ import { shape } from "./ops.js";
 import { fromFragment, fromJson, toJson } from "./records.js";
 import { Device, DeviceLostError, Matrix, NoAdapterError, UnsupportedError, inWords } from "./webmm.js";
 
-/** @typedef {import("./webmm.js").RunRecord} RunRecord */
-/** @typedef {import("./webmm.js").Roofline} Roofline */
+/** @import { RunRecord, Roofline } from "./webmm.js" */
 
 /** The panels; each is loaded when it is first shown. @type {Record<string, () => Promise<{setup: (app: App, root: HTMLElement) => void}>>} */
 const PANELS = {
@@ -109,6 +108,23 @@ export class App extends EventTarget {
     } finally {
       this.#busy = false;
       document.body.classList.remove("busy");
+    }
+  }
+
+  /**
+   * As `exclusively()`, with the control that started it disabled; an error is told in `message`.
+   * @param {HTMLButtonElement} control @param {HTMLElement} message @param {() => Promise<void>} work
+   */
+  async attempt(control, message, work) {
+    control.disabled = true;
+    message.classList.remove("error");
+    try {
+      await this.exclusively(work);
+    } catch (error) {
+      message.textContent = inWords(error);
+      message.classList.add("error");
+    } finally {
+      control.disabled = false;
     }
   }
 

@@ -9,6 +9,7 @@ import { breathe } from "./check.js";
 import { orFree } from "./engine/guard.js";
 import { toHalf } from "./half.js";
 import { ELEMENTS } from "./host.js";
+import { shape } from "./ops.js";
 
 /** @import { Device, DeviceArray, Task, Kernel } from "./webmm.js" */
 /** @import { Verdict } from "./bench.js" */
@@ -161,4 +162,27 @@ export class PreparedCase {
     const wrong = `the result differs from Python's: its fingerprint is ${hex(found)}, not ${hex(this.known.fingerprint)}`;
     return { wrong, max_error: null, error_bound: 0 };
   }
+}
+
+/**
+ * The problems of a ladder for this kind of device, of the element types that it has: sizes and element types as options
+ * of lists, the problem that `on()` finds by these, and `others`: stages that the ladder leaves out.
+ * @param {Device} device @param {number} number of the ladder
+ */
+export async function knownLadder(device, number) {
+  /** @type {KnownLadder[]} */
+  const ladders = (await device.bundle.module("ladders.js")).default;
+  const { others, ...problems } = ladders[number];
+  const { dtypes } = device.bundle.index; // all others, such as float64, are computed from integers
+  const able = (/** @type {any} */ { name, features }) =>
+    !(name in dtypes) || [...features].every((feature) => device.features.has(feature));
+  const known = problems[device.info.kind].filter(({ problem }) => able(problem.dtype));
+  const cases = known.map((each) => new PreparedCase(device, each, known));
+  const on = (/** @type {string} */ size, /** @type {string} */ dtype) =>
+    /** @type {PreparedCase} */ (cases.find(({ problem }) => shape(problem) === size && problem.dtype === dtype));
+  const options = (/** @type {(task: KnownTask) => string} */ name) =>
+    [...new Set(cases.map(({ problem }) => name(problem)))].map(
+      (each) => /** @type {[string, string]} */ ([each, each]),
+    );
+  return { first: cases[0], on, others, sizes: options(shape), dtypes: options((task) => task.dtype) };
 }

@@ -423,7 +423,7 @@ def test_float64_is_refused_alike(program: Program, script: Path, node: Callable
 
 
 def test_drawings_and_counts_agree(program: Program, script: Path, node: Callable[..., Any]) -> None:
-    """Text of a drawing: no coordinate and no word depends on the language (but for ties of rounding, of which these have none)."""
+    """No coordinate and no word of a drawing depends on the language; only ties of rounding may, which these lack."""
     shown = [STAGES["gemm"][name]() for name in ("naive", "tile_2d", "matrix_unit", "pipelined")]
     points = ("a<b", 0.51, 17.3, "slow & right"), ("tile", 30.0, 2345.6, "fast")
     problem = gemm(100, 50, 30)

@@ -3,10 +3,8 @@
 
 import { figures, h } from "../dom.js";
 import { speedOf, unitOf } from "../ops.js";
-import { inWords } from "../webmm.js";
 
-/** @typedef {import("../webmm.js").Kernel} Kernel */
-/** @typedef {import("../webmm.js").RunRecord} RunRecord */
+/** @import { Kernel, RunRecord } from "../webmm.js" */
 
 /** @param {import("../main.js").App} app @param {() => (kernel: Kernel) => Promise<RunRecord>} measuring how to measure on the problem that is chosen now */
 export function ablation(app, measuring) {
@@ -29,14 +27,7 @@ export function ablation(app, measuring) {
 
   async function start() {
     const asked = /** @type {[Kernel, Kernel]} */ (pair);
-    run.disabled = true;
-    try {
-      await app.exclusively(() => compare(...asked));
-    } catch (error) {
-      table.textContent = inWords(error);
-    } finally {
-      run.disabled = false;
-    }
+    await app.attempt(run, table, () => compare(...asked));
   }
 
   /** @param {Kernel} standard @param {Kernel} changed */

@@ -6,8 +6,8 @@ import { shape, speedOf, unitOf } from "../ops.js";
 import { inWords } from "../webmm.js";
 import { highlighted } from "./code.js";
 
-/** @typedef {import("../main.js").App} App */
-/** @typedef {import("../webmm.js").RunRecord} RunRecord */
+/** @import { App } from "../main.js" */
+/** @import { RunRecord } from "../webmm.js" */
 
 /**
  * @param {App} app

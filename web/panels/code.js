@@ -4,9 +4,9 @@
 import { h, select } from "../dom.js";
 import { inWords } from "../webmm.js";
 
-/** @typedef {import("../main.js").App} App */
-/** @typedef {import("../webmm.js").Kernel} Kernel */
-/** @typedef {import("../bundle.js").Python} Python */
+/** @import { App } from "../main.js" */
+/** @import { Kernel } from "../webmm.js" */
+/** @import { Python } from "../bundle.js" */
 
 /** @type {[string, string][]} */
 const TARGETS = [

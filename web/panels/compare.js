@@ -4,8 +4,8 @@
 import { figures, h, select } from "../dom.js";
 import { shape, speedOf, unitOf } from "../ops.js";
 
-/** @typedef {import("../main.js").App} App */
-/** @typedef {import("../webmm.js").RunRecord} RunRecord */
+/** @import { App } from "../main.js" */
+/** @import { RunRecord } from "../webmm.js" */
 
 /** @param {App} app @returns {HTMLElement} */
 export function comparison(app) {

@@ -14,10 +14,8 @@ import { explained, products } from "./ops.js";
 import { stepsView } from "./steps.js";
 import { trafficView } from "./traffic.js";
 
-/** @typedef {import("../main.js").App} App */
-/** @typedef {import("../webmm.js").Kernel} Kernel */
-/** @typedef {import("../webmm.js").Tunable} Tunable */
-/** @typedef {import("../webmm.js").RunRecord} RunRecord */
+/** @import { App } from "../main.js" */
+/** @import { Kernel, Tunable, RunRecord } from "../webmm.js" */
 
 const RUN = "stages run in Explain, this browser";
 
@@ -324,23 +322,17 @@ export async function setup(app, root) {
   }
 
   async function measure() {
-    run.disabled = true;
     const chosen = kernel;
     outcome.textContent = `Running ${chosen.label} at ${shape(taskOf(problem()))} …`;
-    try {
-      await app.exclusively(async () => {
-        const record = await measured(chosen);
-        outcome.textContent =
-          record.status === "ok"
-            ? `${chosen.label} at ${shape(record)}: ${figures(speedOf(record))} ${unitOf(record)}, ${time(record.median_us)}, checked.`
-            : `${record.status}: ${record.reason}`;
-        app.announce(outcome.textContent);
-      });
-    } catch (error) {
-      outcome.textContent = inWords(error);
-    } finally {
-      run.disabled = refused() !== null;
-    }
+    await app.attempt(run, outcome, async () => {
+      const record = await measured(chosen);
+      outcome.textContent =
+        record.status === "ok"
+          ? `${chosen.label} at ${shape(record)}: ${figures(speedOf(record))} ${unitOf(record)}, ${time(record.median_us)}, checked.`
+          : `${record.status}: ${record.reason}`;
+      app.announce(outcome.textContent);
+    });
+    run.disabled = refused() !== null;
   }
 
   /** @typedef {[source: import("./ops.js").Explained, size: string, dtype: string]} Chosen */

@@ -4,11 +4,11 @@
 import { exponent } from "../charts.js";
 import { field, h, select, time } from "../dom.js";
 import { blank, compared } from "../exhibits.js";
-import { Matrix, UnsupportedError, inWords } from "../webmm.js";
+import { Matrix, UnsupportedError } from "../webmm.js";
 import { available } from "./ladder.js";
 import { operand, show } from "./matrices.js";
 
-/** @typedef {import("../main.js").App} App */
+/** @import { App } from "../main.js" */
 
 /** @param {App} app @param {string} name an op, or OP:VARIANT @returns {HTMLElement} */
 export function form(app, name) {
@@ -28,18 +28,9 @@ export function form(app, name) {
   );
 
   async function start() {
-    run.disabled = true;
-    message.classList.remove("error");
     message.textContent = "Computing …";
     result.replaceChildren();
-    try {
-      await app.exclusively(compute);
-    } catch (error) {
-      message.textContent = inWords(error);
-      message.classList.add("error");
-    } finally {
-      run.disabled = false;
-    }
+    await app.attempt(run, message, compute);
   }
 
   async function compute() {

@@ -8,9 +8,8 @@ import { shape, speedOf, unitOf } from "../ops.js";
 import { toJson } from "../records.js";
 import { DeviceLostError, inWords } from "../webmm.js";
 
-/** @typedef {import("../main.js").App} App */
-/** @typedef {import("../webmm.js").RunRecord} RunRecord */
-/** @typedef {import("../webmm.js").Task} Task */
+/** @import { App } from "../main.js" */
+/** @import { RunRecord, Task } from "../webmm.js" */
 /** @typedef {{kernels: import("../bench.js").Stage[], problem: Task, records: (bench: Bench, onStart: (i: number) => void) => AsyncGenerator<RunRecord>}} LadderRun */
 /**
  * A ladder: its stages, the sizes and element types to choose from, and how to run it for a choice of these.
@@ -199,15 +198,11 @@ export function setup(app, root) {
   }
 
   async function saveReport() {
-    try {
-      await app.exclusively(async () => {
-        const made = await import("./report.js");
-        download("webmm-report.json", await made.report(app, [...reported.values()].flat()), "application/json");
-        message.replaceChildren(...made.contents(app));
-      });
-    } catch (error) {
-      message.textContent = inWords(error);
-    }
+    await app.attempt(report, message, async () => {
+      const made = await import("./report.js");
+      download("webmm-report.json", await made.report(app, [...reported.values()].flat()), "application/json");
+      message.replaceChildren(...made.contents(app));
+    });
   }
 
   function saveRecords() {

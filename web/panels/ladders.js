@@ -3,12 +3,12 @@
 
 import { ladder } from "../bench.js";
 import { exhibit } from "../exhibits.js";
-import { shape } from "../ops.js";
-import { PreparedCase, Rung, taskOf } from "../prepared.js";
+import { Rung, knownLadder, taskOf } from "../prepared.js";
 import { available, stepOf } from "./ladder.js";
 
-/** @typedef {import("../main.js").App} App */
-/** @typedef {import("./ladder.js").Source} Source */
+/** @import { Bench } from "../bench.js" */
+/** @import { App } from "../main.js" */
+/** @import { Source } from "./ladder.js" */
 
 /** @param {App} app @param {number} at among index.ladders and, after these, the exhibits that are checked @returns {Promise<Source>} */
 export async function ladderOf(app, at) {
@@ -20,32 +20,19 @@ export async function ladderOf(app, at) {
 
 /** @param {App} app @param {number} number @returns {Promise<Source>} a ladder of problems whose results are known from Python, for this kind of device */
 async function prepared(app, number) {
-  const { device } = app;
-  /** @type {import("../prepared.js").KnownLadder[]} */
-  const ladders = (await app.bundle.module("ladders.js")).default;
-  const known = ladders[number][device.info.kind];
-  const cases = known.map((each) => new PreparedCase(device, each, known));
-  const problems = cases.map(({ problem }) => problem);
-  const stored = available(app).map(([name]) => name);
-  const dtypes = [...new Set(problems.map((p) => p.dtype))].filter(
-    (dtype) => !(dtype in app.bundle.index.dtypes) || stored.includes(dtype),
-  );
-  const sizes = [...new Set(problems.map(shape))];
+  const { device, bundle } = app;
+  const { first, on, sizes, dtypes } = await knownLadder(device, number);
   return {
-    stages: cases[0].stages.map((rung) => stepOf(app.bundle, rung, problems[0].op, dtypes[0])),
-    sizes: sizes.map((size) => [size, size]),
-    usual: () => (device.info.kind === "cpu" ? sizes[1] : sizes[sizes.length - 1]),
-    dtypes: dtypes.map((dtype) => [dtype, dtype]),
+    stages: first.stages.map((rung) => stepOf(bundle, rung, first.problem.op, dtypes[0][0])),
+    sizes,
+    usual: () => sizes[device.info.kind === "cpu" ? 1 : sizes.length - 1][0],
+    dtypes,
     prepare(size, dtype) {
-      const on = /** @type {PreparedCase} */ (
-        cases.find(({ problem }) => shape(problem) === size && problem.dtype === dtype)
-      );
-      const { problem, stages: kernels } = on;
-      return {
-        kernels,
-        problem,
-        records: (bench, onStart) => ladder(bench, kernels, problem, () => on.load(), onStart),
-      };
+      const known = on(size, dtype);
+      const { problem, stages: kernels } = known;
+      const records = (/** @type {Bench} */ bench, /** @type {(i: number) => void} */ onStart) =>
+        ladder(bench, kernels, problem, () => known.load(), onStart);
+      return { kernels, problem, records };
     },
   };
 }

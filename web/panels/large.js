@@ -4,8 +4,8 @@
 import { NpyFile, applyToFiles } from "../files.js";
 import { Matrix, ProblemError, errorBound, toNpy } from "../webmm.js";
 
-/** @typedef {import("../main.js").App} App */
-/** @typedef {import("../host.js").HostArray} HostArray */
+/** @import { App } from "../main.js" */
+/** @import { HostArray } from "../host.js" */
 
 const COLUMNS = 8; // of C that are checked, in three of its rows
 

@@ -4,8 +4,8 @@
 import { download, field, figures, h } from "../dom.js";
 import { Matrix, ProblemError, UnsupportedError, inWords, parseCsv, parseNpy, toCsv, toNpy } from "../webmm.js";
 
-/** @typedef {import("../main.js").App} App */
-/** @typedef {import("../files.js").NpyFile} NpyFile */
+/** @import { App } from "../main.js" */
+/** @import { NpyFile } from "../files.js" */
 
 const SHOWN = 8; // rows and columns of numbers, at most
 const PICTURE = 384; // width and height of the heat map in pixels, at most

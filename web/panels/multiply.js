@@ -4,12 +4,12 @@
 import { exponent } from "../charts.js";
 import { download, field, h, select, time } from "../dom.js";
 import { call, dataclasses } from "../python.js";
-import { Checker, Matrix, errorBound, inWords, problemOf } from "../webmm.js";
+import { Checker, Matrix, errorBound, problemOf } from "../webmm.js";
 import { operand, show } from "./matrices.js";
 import { productOptions } from "./options.js";
 
-/** @typedef {import("../main.js").App} App */
-/** @typedef {import("../files.js").NpyFile} NpyFile */
+/** @import { App } from "../main.js" */
+/** @import { NpyFile } from "../files.js" */
 
 /** @param {App} app @param {HTMLElement} root */
 export function setup(app, root) {
@@ -64,18 +64,9 @@ export function setup(app, root) {
   }
 
   async function start() {
-    run.disabled = true;
-    message.classList.remove("error");
     message.textContent = "Multiplying …";
     result.replaceChildren();
-    try {
-      await app.exclusively(multiply);
-    } catch (error) {
-      message.textContent = inWords(error);
-      message.classList.add("error");
-    } finally {
-      run.disabled = false;
-    }
+    await app.attempt(run, message, multiply);
   }
 
   async function multiply() {

@@ -4,14 +4,13 @@
 import { Operands } from "../bench.js";
 import { exhibit } from "../exhibits.js";
 import { shape } from "../ops.js";
-import { PreparedCase, Rung } from "../prepared.js";
+import { Rung, knownLadder } from "../prepared.js";
 import { available } from "./ladder.js";
 
-/** @typedef {import("../main.js").App} App */
-/** @typedef {import("../webmm.js").Kernel} Kernel */
-/** @typedef {import("../webmm.js").RunRecord} RunRecord */
-/** @typedef {import("../bench.js").Bench} Bench */
-/** @typedef {import("../bundle.js").Python} Python */
+/** @import { App } from "../main.js" */
+/** @import { Kernel, RunRecord } from "../webmm.js" */
+/** @import { Bench } from "../bench.js" */
+/** @import { Python } from "../bundle.js" */
 /**
  * The stages of an op, and the problems to show them on; `measure` is null if this page cannot run them.
  * @typedef {{
@@ -74,26 +73,16 @@ export function products(app) {
 
 /** @param {App} app @param {number} number of the ladder @returns {Promise<Explained>} the ladder's problems, whose results are known from Python */
 async function known({ bundle, device }, number) {
-  /** @type {import("../prepared.js").KnownLadder[]} */
-  const ladders = (await bundle.module("ladders.js")).default;
-  const { others, ...problems } = ladders[number];
-  const all = problems[device.info.kind].filter(({ problem }) =>
-    [...problem.dtype.features].every((feature) => device.features.has(feature)),
-  );
-  const cases = all.map((each) => new PreparedCase(device, each, all));
-  const on = (/** @type {string} */ size, /** @type {string} */ dtype) =>
-    /** @type {PreparedCase} */ (cases.find(({ problem }) => shape(problem) === size && problem.dtype === dtype));
-  const op = all[0].problem.op;
-  const shown = all[0].kernels.map(({ name }) => name);
-  const sizes = [...new Set(cases.map(({ problem }) => shape(problem)))];
-  const dtypes = [...new Set(cases.map(({ problem }) => problem.dtype))];
+  const { first, on, others, sizes, dtypes } = await knownLadder(device, number);
+  const { op } = first.problem;
+  const shown = first.stages.map(({ name }) => name);
   return {
     op,
     stages: [...new Set([...shown, ...others])],
     first: shown[shown.length - 1],
-    sizes: sizes.map((size) => [size, size]),
-    usual: sizes[Math.min(1, sizes.length - 1)],
-    dtypes: dtypes.map((dtype) => [dtype, dtype]),
+    sizes,
+    usual: sizes[Math.min(1, sizes.length - 1)][0],
+    dtypes,
     kernel(stage, size, dtype) {
       const rung = on(size, dtype).stages.find(({ name }) => name === stage);
       return rung ? rung.kernel : device.fitted(bundle.kernel(stage, {}, op), on(size, dtype).known.problem);

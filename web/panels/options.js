@@ -5,10 +5,10 @@ import { field, h, select } from "../dom.js";
 import { HostArray, Matrix, ProblemError, inWords, parseCsv } from "../webmm.js";
 import { available } from "./ladder.js";
 
-/** @typedef {import("../main.js").App} App */
-/** @typedef {import("../webmm.js").DType} DType */
-/** @typedef {import("../engine/device.js").MatmulOptions} MatmulOptions */
-/** @typedef {import("../check.js").Epilogue} Epilogue */
+/** @import { App } from "../main.js" */
+/** @import { DType } from "../webmm.js" */
+/** @import { MatmulOptions } from "../engine/device.js" */
+/** @import { Epilogue } from "../check.js" */
 /** The operands' dtype, the options of `matmul()`, and the epilogue that they amount to, if any. @typedef {{dtype: DType, options: MatmulOptions, epilogue?: Epilogue}} Asked */
 
 const BIASES = /** @type {[string, string][]} */ ([

@@ -3,9 +3,10 @@
 
 import { h } from "../dom.js";
 import { toJson } from "../records.js";
+import { hyphened } from "../text.js";
 
-/** @typedef {import("../main.js").App} App */
-/** @typedef {import("../webmm.js").RunRecord} RunRecord */
+/** @import { App } from "../main.js" */
+/** @import { RunRecord } from "../webmm.js" */
 
 const CONTENTS =
   "It contains the device, driver, browser, features and limits, the measured rates, and the times of kernels. " +
@@ -45,7 +46,7 @@ function limitsOf(limits) {
   const named = {};
   for (const name in limits) {
     const value = /** @type {any} */ (limits)[name]; // attributes of the prototype
-    if (typeof value === "number") named[name.replace(/(?<=[a-z])(?=[A-Z\d])/g, "-").toLowerCase()] = value;
+    if (typeof value === "number") named[hyphened(name)] = value;
   }
   return named;
 }

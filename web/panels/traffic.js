@@ -2,7 +2,6 @@
 /** The memory traffic of a stage, and its place under this device's roofline. */
 
 import { drawn, figures, h, size } from "../dom.js";
-import { inWords } from "../webmm.js";
 
 /** @import { App } from "../main.js" */
 /** @import { Kernel } from "../webmm.js" */
@@ -79,15 +78,9 @@ export function trafficView(app) {
   }
 
   async function measureCeilings() {
-    measure.disabled = true;
     message.textContent = "Measuring this device’s peak compute and memory rates …";
-    try {
-      await app.exclusively(async () => void (await app.roofline()));
-      if (!app.ceilings) message.textContent = "The peak rates of this device could not be measured.";
-    } catch (error) {
-      message.textContent = inWords(error);
-    } finally {
-      measure.disabled = false;
-    }
+    await app.attempt(measure, message, async () => {
+      if (!(await app.roofline())) message.textContent = "The peak rates of this device could not be measured.";
+    });
   }
 }

@@ -10,8 +10,8 @@ import { inWords } from "../webmm.js";
 import { comparison } from "./compare.js";
 import { available } from "./ladder.js";
 
-/** @typedef {import("../main.js").App} App */
-/** @typedef {import("../webmm.js").RunRecord} RunRecord */
+/** @import { App } from "../main.js" */
+/** @import { RunRecord } from "../webmm.js" */
 
 /** @param {App} app @param {HTMLElement} root */
 export function setup(app, root) {
