@@ -262,7 +262,9 @@ def test_explain_of_a_stage_has_its_summary_and_its_gain_here(webmm: Cli) -> Non
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("tile_1d: ")
     assert re.search(
-        r"^  \S+ workgroup_2d: [\d.]+ GFLOP/s.*\n  \S+ tile_1d: .*: × \d+\.\d\d$", done.stdout, re.MULTILINE
+        r"^  \S+ workgroup_2d: [\d.]+ GFLOP/s.*\n  \S+ tile_1d: .*: \d+\.\d\d × workgroup_2d$",
+        done.stdout,
+        re.MULTILINE,
     )
     assert "neither a size nor a stage" in webmm("explain", "tile_3d").stderr
     assert "serial: one invocation" in webmm("explain", "serial").stdout  # of another op

@@ -14,7 +14,7 @@ from webmm.learn.chapters import told_in
 from webmm.measure import roofline
 from webmm.measure.bench import Bench
 from webmm.measure.records import Record
-from webmm.report import TABLE_WIDTH, Open, first_line, right
+from webmm.report import LINE, Open, first_line, right
 from webmm.report.choice import loads_of
 from webmm.report.ladder import measured, problem_of
 from webmm.text import printable
@@ -48,12 +48,10 @@ def explain_stage(row: Op[Any], stage: str, layout: str, dtype: str, open_device
         ceiling = roofline.measure(device)
         sizes = row.default_sizes(ceiling, BUDGET)
         records = measured(Bench(device, chain, sizes, dtype, LONGEST, ceiling, op=row, layout=layout))
-        lines = [title, "", fill(words, TABLE_WIDTH), "", f"on {device.info}:", *_measured(row, chain, records)]
+        lines = [title, "", fill(words, LINE), "", f"on {device.info}:", *_measured(row, chain, records)]
     if chapter:
-        lines += [
-            "",
-            f"chapter: docs/learn/{chapter.name}.md, or `webmm serve`; shader: webmm shader {stage} --op {row.name}",
-        ]
+        lines += ["", f"chapter: docs/learn/{chapter.name}.md, or `webmm serve`"]
+        lines += [f"shader: webmm shader {stage} --op {row.name}"]
     return printable("\n".join(lines)), right(records)
 
 
@@ -71,7 +69,7 @@ def _measured(row: Op[Any], chain: list[Kernel[Any]], records: list[Record]) -> 
     lines = [f"  {_line(row, record, kernel)}" for record, kernel in zip(shown, chain, strict=True)]
     first, last_one = shown[0], shown[-1]
     if len(shown) == 2 and first.median_us and last_one.median_us:
-        lines[-1] += f": × {first.median_us / last_one.median_us:.2f}"
+        lines[-1] += f": {first.median_us / last_one.median_us:.2f} × {first.kernel}"
     return lines
 
 
