@@ -67,5 +67,6 @@ class Svg:
 
     def __str__(self) -> str:
         label = html.escape(self.alt, quote=True)
-        head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width:g} {self.height:g}" role="img"'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:g}"'  # else it would fill any column
+        head += f' viewBox="0 0 {self.width:g} {self.height:g}" role="img"'
         return f'{head} aria-label="{label}">{_style()}{"".join(self.parts)}</svg>\n'
