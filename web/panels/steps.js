@@ -97,7 +97,7 @@ export function stepsView({ bundle }) {
     words.textContent =
       `Step ${at + 1} of ${steps.length}: invocation ${who} of ${invocations.length}, in workgroup ${workgroup}, ` +
       `${KINDS[kind]} ${element_("A", mine[0])} and ${element_("B", mine[1])}${one}. ` +
-      `So far it made ${loads} loads from storage for ${fmas} FMAs${fmas ? `: ${figures(loads / fmas)} per FMA` : ""}.` +
+      `So far it made ${loads} loads from storage for ${fmas} FMA${fmas === 1 ? "" : "s"}${fmas ? `: ${figures(loads / fmas)} per FMA` : ""}.` +
       (kind === "share" ? " A barrier follows: the tiles are complete before anyone reads them." : "");
     step.setAttribute("aria-valuetext", `${at + 1} of ${steps.length}`);
     invocation.setAttribute("aria-valuetext", `${who} of ${invocations.length}`);

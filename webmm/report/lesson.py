@@ -64,13 +64,19 @@ def _measured(row: Op[Any], chain: list[Kernel[Any]], records: list[Record]) -> 
     complete = [some for some in by_size.values() if all(r.status == "ok" for r in some)]
     if not complete:
         last = next(iter(by_size.values()))
-        return [f"  {label_of(r)}: {r.status}: {first_line(r)}" for r in last if r.status != "ok"]
+        return [_reason(record) for record in last if record.status != "ok"]
     shown = sorted(complete[-1], key=lambda r: [kernel.name for kernel in chain].index(r.kernel))
     lines = [f"  {_line(row, record, kernel)}" for record, kernel in zip(shown, chain, strict=True)]
     first, last_one = shown[0], shown[-1]
     if len(shown) == 2 and first.median_us and last_one.median_us:
         lines[-1] += f": {first.median_us / last_one.median_us:.2f} × {first.kernel}"
     return lines
+
+
+def _reason(record: Record) -> str:
+    """Return why a kernel was not measured; there is no --budget here."""
+    words = f"{label_of(record)}: {record.status}: {first_line(record).removesuffix(' (--budget raises it)')}"
+    return fill(words, LINE, initial_indent="  ", subsequent_indent="    ")
 
 
 def _line(row: Op[Any], record: Record, kernel: Kernel[Any]) -> str:
