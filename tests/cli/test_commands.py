@@ -268,6 +268,9 @@ def test_explain_of_a_stage_has_its_summary_and_its_gain_here(webmm: Cli) -> Non
     )
     assert "neither a size nor a stage" in webmm("explain", "tile_3d").stderr
     assert "serial: one invocation" in webmm("explain", "serial").stdout  # of another op
+    assert re.search(
+        r"^  \S+ rows: [\d.]+ GB/s$", webmm("explain", "rows").stdout, re.MULTILINE
+    )  # at a size of the page
 
 
 def test_the_help_names_every_op() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from textwrap import fill
 from typing import Any
 
 from webmm.cases import OPS, op_of
-from webmm.cases.base import Op
+from webmm.cases.base import Op, Size
+from webmm.engine.device import Device
 from webmm.errors import ConfigError
 from webmm.kernels import label_of
 from webmm.kernels.base import Kernel
@@ -46,13 +48,20 @@ def explain_stage(row: Op[Any], stage: str, layout: str, dtype: str, open_device
     with open_device() as device:
         chain = [stages[name].on(device.capabilities) for name in (stages[stage].follows, stage) if name]
         ceiling = roofline.measure(device)
-        sizes = row.default_sizes(ceiling, BUDGET)
+        sizes = list(dict.fromkeys((*_shown(row, stage, device), *row.default_sizes(ceiling, BUDGET))))
         records = measured(Bench(device, chain, sizes, dtype, LONGEST, ceiling, op=row, layout=layout))
         lines = [title, "", fill(words, LINE), "", f"on {device.info}:", *_measured(row, chain, records)]
     if chapter:
         lines += ["", f"chapter: docs/learn/{chapter.name}.md, or `webmm serve`"]
         lines += [f"shader: webmm shader {stage} --op {row.name}"]
     return printable("\n".join(lines)), right(records)
+
+
+def _shown(row: Op[Any], stage: str, device: Device) -> Iterator[Size]:
+    """Yield the sizes at which the page shows a stage that does not suit the default sizes."""
+    for exhibit in row.exhibits:
+        if stage in exhibit.stages:
+            yield from exhibit.sizes["cpu" if device.info.kind == "cpu" else "gpu"]
 
 
 def _measured(row: Op[Any], chain: list[Kernel[Any]], records: list[Record]) -> list[str]:
