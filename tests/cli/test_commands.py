@@ -113,6 +113,7 @@ def test_probe_stores_its_rates(webmm: Cli, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for words in ("GFLOP/s f32", "GB/s from memory", "GB/s from cache", "for a dispatch", "at once", "rates.json"):
         assert words in done.stdout
+    assert " 0 GB/s" not in done.stdout, "a slow memory has a rate, too"
     (found,) = json.loads((tmp_path / "cache" / "rates.json").read_text())["drivers"].values()
     assert Rates.of(found)
     assert found["workgroups"] <= 4 * (os.cpu_count() or 1)
