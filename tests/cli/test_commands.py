@@ -113,6 +113,7 @@ def test_probe_stores_its_rates(webmm: Cli, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for words in ("GFLOP/s f32", "GB/s from memory", "GB/s from cache", "for a dispatch", "at once", "rates.json"):
         assert words in done.stdout
+    assert " 0 GB/s" not in done.stdout, "a slow memory has a rate, too"
     (found,) = json.loads((tmp_path / "cache" / "rates.json").read_text())["drivers"].values()
     assert Rates.of(found)
     assert found["workgroups"] <= 4 * (os.cpu_count() or 1)
@@ -262,10 +263,15 @@ def test_explain_of_a_stage_has_its_summary_and_its_gain_here(webmm: Cli) -> Non
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("tile_1d: ")
     assert re.search(
-        r"^  \S+ workgroup_2d: [\d.]+ GFLOP/s.*\n  \S+ tile_1d: .*: × \d+\.\d\d$", done.stdout, re.MULTILINE
+        r"^  \S+ workgroup_2d: [\d.]+ GFLOP/s.*\n  \S+ tile_1d: .*: \d+\.\d\d × workgroup_2d$",
+        done.stdout,
+        re.MULTILINE,
     )
     assert "neither a size nor a stage" in webmm("explain", "tile_3d").stderr
     assert "serial: one invocation" in webmm("explain", "serial").stdout  # of another op
+    assert re.search(
+        r"^  \S+ rows: [\d.]+ GB/s$", webmm("explain", "rows").stdout, re.MULTILINE
+    )  # at a size of the page
 
 
 def test_the_help_names_every_op() -> None:

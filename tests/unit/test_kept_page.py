@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -55,11 +57,35 @@ def test_old_pages_are_deleted(builds: list[Path], tmp_path: Path) -> None:
     assert last in found
 
 
+def test_a_page_that_is_shown_is_not_deleted(builds: list[Path], tmp_path: Path) -> None:
+    with kept.page(str) as shown:
+        with kept.page(str) as twice:
+            assert twice == shown
+        os.utime(shown, (0, 0))  # the oldest
+        killed = tmp_path / "cache" / "pages" / f"{shown.name}.killed"
+        killed.touch()
+        for i in range(kept.MOST + 1):
+            (tmp_path / "sources" / "index.html").write_text(f"{i}")
+            served([])
+        assert (shown / bundle.MARKER).is_file()
+    (tmp_path / "sources" / "index.html").write_text("another")
+    served([])
+    assert not shown.exists()
+    assert not killed.exists()
+
+
 def test_a_page_that_cannot_be_kept_is_served_and_deleted(builds: list[Path], tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file in the way")
     folder = served([])
     assert not folder.exists()
     assert builds == [folder]
+
+
+def test_another_version_of_a_tool_builds_another_page(builds: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    first = served([])
+    version = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: "0.0" if name == "jinja2" else version(name))
+    assert served([]) != first
 
 
 def test_the_package_the_shaders_and_the_page_are_sources() -> None:

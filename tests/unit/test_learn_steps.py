@@ -72,7 +72,7 @@ def test_what_was_not_recorded_is_an_error(make, words):
 )
 def test_a_drawing_of_loads_counts_the_sectors_that_they_need(stage, tunables, sectors, used):
     alt = reductions.reduce_reads(stage_of(f"reduce/{stage}", **tunables)).alt
-    assert f"in {sectors} sectors" in alt
+    assert f"in {sectors} pieces" in alt
     assert used in alt
 
 

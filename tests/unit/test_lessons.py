@@ -28,7 +28,7 @@ A product, as it is [defined](../problem.md#the-scale), [below](#the-idea) and [
 
 <!-- here gemm/naive -->
 """
-SVG = '<svg viewBox="0 0 7 5"><style>.tile{fill:red}</style><rect class="tile"/></svg>'
+SVG = '<svg width="7" viewBox="0 0 7 5"><style>.tile{fill:red}</style><rect class="tile"/></svg>'
 
 
 @pytest.fixture

@@ -266,6 +266,7 @@ def test_explain_shows_the_float16_shader_and_a_subgroups_tile(page) -> None:
     wait_text(page, "#explain .code-head", "matrix_unit for float16")
     share = "64 × 64 of C in fragments of 16 × 16 per subgroup"
     assert share in page.inner_text(".tile-picture")
-    assert share in page.locator(".tile-picture svg").get_attribute("aria-label")
+    label = page.locator(".tile-picture svg").get_attribute("aria-label")
+    assert share.replace("per subgroup", "for each subgroup") in label
     assert page.locator(".tile-picture .mine").count() == 1
     assert page.is_disabled("#explain-run")

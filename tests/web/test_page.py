@@ -29,7 +29,11 @@ def test_start_shows_the_adapter_and_a_figure(open_page, page_folder) -> None:
     page = open_page(wait=False)
     page.wait_for_selector("body[data-ready]")
     first_figure = time.perf_counter() - start
-    print(f"from opening to the first figure: {first_figure:.2f} s")
+    nbytes = page.evaluate(
+        "['resource', 'navigation'].flatMap((kind) => performance.getEntriesByType(kind))"
+        ".reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0)"
+    )
+    print(f"from opening to the first figure: {first_figure:.2f} s, {nbytes:,} bytes")
     assert "swiftshader" in page.inner_text("#adapter").lower()
     chips = page.inner_text("#features")
     assert "Chrome" in chips

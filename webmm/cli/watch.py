@@ -48,6 +48,6 @@ def watch(kernels: tuple[str, ...], size: str, pictures: int, save: Path | None,
         if save:
             made = list(images)
             report.save(save, made)
-            click.echo(f"{save}: {len(made)} pictures of {problem} on {device.info.name}")
+            click.echo(f"{save}: {len(made)} picture{'s' * (len(made) > 1)} of {problem} on {device.info.name}")
         else:
             report.show(images, f"webmm: {problem} on {device.info.name}", once=once)

@@ -52,9 +52,15 @@ class Rates:
     def __str__(self) -> str:
         units = "".join(f", {rate:,.0f} GOP/s by fragments of {shape}" for shape, rate in self.fragments.items())
         return (
-            f"{self.gflops:,.0f} GFLOP/s f32, {self.gbytes:,.0f} GB/s from memory, {self.cache_gbytes:,.0f} GB/s from "
-            f"cache, {self.launch_us:.1f} µs for a dispatch, {self.workgroups} workgroups at once{units}"
+            f"{_shown(self.gflops)} GFLOP/s f32, {_shown(self.gbytes)} GB/s from memory, {_shown(self.cache_gbytes)} "
+            f"GB/s from cache, {self.launch_us:.1f} µs for a dispatch, {self.workgroups} "
+            f"workgroup{'s' if self.workgroups > 1 else ''} at once{units}"
         )
+
+
+def _shown(rate: float) -> str:
+    """Return a rate as text; slow ones, as of CPUs, with a decimal place."""
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
 
 
 def of_fragments(rates: Rates | None, shape: MatrixShape) -> float:

@@ -19,7 +19,6 @@ from webmm.page.translated import deflated
 HEADING = re.compile(r"<(/?)h([1-4])\b")
 STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
 ALIGNED = re.compile(r'style="text-align:(\w+)"')  # the page's policy allows no inline styles
-WIDTH = re.compile(r'viewBox="0 0 ([\d.]+) ')
 SCROLLED = '<div class="scroll" tabindex="0">'  # with the keyboard, too
 WITHIN = re.compile(r'href="#(?!explain/)')
 ELSEWHERE = re.compile(r'<a href="(?!#|https?:)[^"]*">(.*?)</a>', re.DOTALL)  # files that the page does not have
@@ -49,8 +48,7 @@ def html(chapter: Chapter) -> str:
 
 def _drawing(name: str) -> str:
     svg = (chapters.folder() / "drawings" / f"{name}.svg").read_text(encoding="utf-8")
-    width = WIDTH.findall(svg)[0]
-    return STYLE.sub("", svg).replace("<svg ", f'<svg class="drawing" width="{width}" ', 1)
+    return STYLE.sub("", svg).replace("<svg ", '<svg class="drawing" ', 1)
 
 
 def _place(op: str, stage: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
 
 from webmm import config
 from webmm.calls.product import multiply
@@ -31,6 +32,8 @@ from webmm.text import printable
 
 Open = Callable[[], Device]  # opens the device that a command uses
 TABLE_WIDTH = 124  # characters; narrower terminals wrap a table's lines
+WIDEST = 400  # characters of a table
+LINE = 100  # characters of a line of prose
 INDENT = 6 * " "
 SHOWN_LIMITS = (
     "max-buffer-size",
@@ -41,9 +44,15 @@ SHOWN_LIMITS = (
 )
 
 
-def plain() -> Console:
-    """Return a console for tables without markup: error messages may contain brackets that rich would interpret."""
-    return Console(width=max(Console().width, TABLE_WIDTH), markup=False, highlight=False)
+def plain(table: Table | None = None) -> Console:
+    """Return a console without markup: error messages may contain brackets that rich would interpret.
+
+    It is wide enough for `table`, so that no figure is cut off.
+    """
+    console = Console(width=WIDEST, markup=False, highlight=False)
+    needed = console.measure(table).maximum if table else 0
+    console.width = max(Console().width, TABLE_WIDTH, needed)
+    return console
 
 
 Show = Callable[[str, int, int], object]  # shows a text, and how many of how many steps are done

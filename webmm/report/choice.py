@@ -70,7 +70,9 @@ def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open)
             reason = refused(kernel, problem, device)
             workgroups = sum(math.prod(step.dispatch(problem)) for step in kernel.dispatches)
             verdict = (
-                f"cannot run: {reason}" if reason else f"{why}, {workgroups:,} workgroups{_loads(kernel, problem)}"
+                f"cannot run: {reason}"
+                if reason
+                else f"{why}, {workgroups:,} workgroup{'s' * (workgroups > 1)}{_loads(kernel, problem)}"
             )
             lines.append(f" {place + 1}. {kernel}: {verdict}")
             failed = reason and type(kernel) in REGISTERED and not kernel.check(problem, device.capabilities)

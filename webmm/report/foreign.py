@@ -63,6 +63,7 @@ def run_bench(
         found += Bench(device, compared, list(sizes), dtype, budget, ceiling, op=op).run()
     for size in dict.fromkeys(record.size for record in found):
         same_size = [record for record in found if record.size == size]
-        console.print(ladder_table(same_size, op))
+        table = ladder_table(same_size, op)
+        plain(table).print(table)
         show_reasons(same_size)
     return found

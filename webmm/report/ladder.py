@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from textwrap import fill
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -25,7 +26,7 @@ from webmm.measure import roofline
 from webmm.measure.bench import CPU_STAGE, Bench, Progress, record_of, relative, time_product
 from webmm.measure.records import Record
 from webmm.problems.base import Problem
-from webmm.report import Open, plain, progress_bar, show_profile, show_reasons
+from webmm.report import LINE, Open, plain, progress_bar, show_profile, show_reasons
 from webmm.report.choice import loads_of
 
 
@@ -62,7 +63,8 @@ def run_bench(open_device: Open, wanted: Wanted) -> tuple[list[Record], roofline
         found = None if wanted.trace is None else _profile_fastest(device, op, kernels, results)
         calls = _calls(device, op, results)
     for size in dict.fromkeys(record.size for record in results):
-        console.print(ladder_table([record for record in results if record.size == size], op))
+        table = ladder_table([record for record in results if record.size == size], op)
+        plain(table).print(table)
         show_reasons([record for record in results if record.size == size])
         if words := calls.get(size):
             console.print(f"  {words}\n")
@@ -97,12 +99,12 @@ def announce(device: Device) -> roofline.Roofline:
     ceiling = roofline.measure(device)
     roofline.probe_and_keep(device, ceiling)
     plain().print(f"{device.info}")
-    plain().print(f"{peak(ceiling, device.info.kind == 'cpu')}", soft_wrap=True)
+    plain().print(fill(peak(ceiling, device.info.kind == "cpu"), LINE))
     return ceiling
 
 
 def peak(ceiling: roofline.Roofline, cpu: bool) -> str:
-    """Return the rates of a roofline, and what they are, in a line."""
+    """Return the rates of a roofline, and what they are."""
     words = (
         f"best rates measured, to which 'of peak' refers: {ceiling.gflops:,.0f} GFLOP/s f32 by a kernel of independent "
         f"FMAs, {ceiling.gbytes:,.1f} GB/s by a copy"
@@ -164,7 +166,7 @@ def ladder_table(records: list[Record], op: Op[Any]) -> Table:
     """Return the records of one size as a table in the order of the ladder, branches indented, the fastest in bold.
 
     Each stage is compared with the first, and with the one that it follows: where a branch begins (└) the nearest above
-    with less indentation, else the one before it on its branch.
+    with less indentation, else the one before it on its branch. Columns in which nothing is known are left out.
     """
     order = [stage.name for stage in op.stages]
     place = {name: i for i, name in enumerate(order)}
@@ -176,9 +178,8 @@ def ladder_table(records: list[Record], op: Op[Any]) -> Table:
     follows = {stage.name: stage.follows for stage in op.stages}
     layout = records[0].layout.replace("nn", "")
     title = " ".join(filter(None, (records[0].size, layout, records[0].dtype, records[0].variant)))
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("kernel", no_wrap=True)
     heads = (
+        "kernel",
         "median",
         "best",
         op.unit,
@@ -190,11 +191,10 @@ def ladder_table(records: list[Record], op: Op[Any]) -> Table:
         "error",
         "bound",
     )
-    for name in heads:
-        table.add_column(name, justify="right", no_wrap=True)
+    rows = [heads]
     for record in timed:
         label = label_of(record) if record.kernel != CPU_STAGE else "cpu (NumPy)"
-        table.add_row(
+        row = (
             _branch(record) + label,
             duration(record.median_us),
             duration(record.best_us),
@@ -206,8 +206,14 @@ def ladder_table(records: list[Record], op: Op[Any]) -> Table:
             _loads(record),
             f"{record.max_error:.1e}",
             f"{record.error_bound:.1e}",
-            style="bold" if record is fastest else "",
         )
+        rows.append(row)
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    columns = [column for column in zip(*rows, strict=True) if set(column[1:]) != {"–"}]
+    for head, *_ in columns:
+        table.add_column(head, justify="left" if head == "kernel" else "right", no_wrap=True)
+    for record, cells in zip(timed, zip(*(column[1:] for column in columns), strict=True), strict=True):
+        table.add_row(*cells, style="bold" if record is fastest else "")
     return table
 
 

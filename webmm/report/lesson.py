@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from textwrap import fill
 from typing import Any
 
 from webmm.cases import OPS, op_of
-from webmm.cases.base import Op
+from webmm.cases.base import Op, Size
+from webmm.engine.device import Device
 from webmm.errors import ConfigError
 from webmm.kernels import label_of
 from webmm.kernels.base import Kernel
@@ -14,7 +16,7 @@ from webmm.learn.chapters import told_in
 from webmm.measure import roofline
 from webmm.measure.bench import Bench
 from webmm.measure.records import Record
-from webmm.report import TABLE_WIDTH, Open, first_line, right
+from webmm.report import LINE, Open, first_line, right
 from webmm.report.choice import loads_of
 from webmm.report.ladder import measured, problem_of
 from webmm.text import printable
@@ -46,15 +48,20 @@ def explain_stage(row: Op[Any], stage: str, layout: str, dtype: str, open_device
     with open_device() as device:
         chain = [stages[name].on(device.capabilities) for name in (stages[stage].follows, stage) if name]
         ceiling = roofline.measure(device)
-        sizes = row.default_sizes(ceiling, BUDGET)
+        sizes = list(dict.fromkeys((*_shown(row, stage, device), *row.default_sizes(ceiling, BUDGET))))
         records = measured(Bench(device, chain, sizes, dtype, LONGEST, ceiling, op=row, layout=layout))
-        lines = [title, "", fill(words, TABLE_WIDTH), "", f"on {device.info}:", *_measured(row, chain, records)]
+        lines = [title, "", fill(words, LINE), "", f"on {device.info}:", *_measured(row, chain, records)]
     if chapter:
-        lines += [
-            "",
-            f"chapter: docs/learn/{chapter.name}.md, or `webmm serve`; shader: webmm shader {stage} --op {row.name}",
-        ]
+        lines += ["", f"chapter: docs/learn/{chapter.name}.md, or `webmm serve`"]
+        lines += [f"shader: webmm shader {stage} --op {row.name}"]
     return printable("\n".join(lines)), right(records)
+
+
+def _shown(row: Op[Any], stage: str, device: Device) -> Iterator[Size]:
+    """Yield the sizes at which the page shows a stage that does not suit the default sizes."""
+    for exhibit in row.exhibits:
+        if stage in exhibit.stages:
+            yield from exhibit.sizes["cpu" if device.info.kind == "cpu" else "gpu"]
 
 
 def _measured(row: Op[Any], chain: list[Kernel[Any]], records: list[Record]) -> list[str]:
@@ -66,13 +73,19 @@ def _measured(row: Op[Any], chain: list[Kernel[Any]], records: list[Record]) -> 
     complete = [some for some in by_size.values() if all(r.status == "ok" for r in some)]
     if not complete:
         last = next(iter(by_size.values()))
-        return [f"  {label_of(r)}: {r.status}: {first_line(r)}" for r in last if r.status != "ok"]
+        return [_reason(record) for record in last if record.status != "ok"]
     shown = sorted(complete[-1], key=lambda r: [kernel.name for kernel in chain].index(r.kernel))
     lines = [f"  {_line(row, record, kernel)}" for record, kernel in zip(shown, chain, strict=True)]
     first, last_one = shown[0], shown[-1]
     if len(shown) == 2 and first.median_us and last_one.median_us:
-        lines[-1] += f": × {first.median_us / last_one.median_us:.2f}"
+        lines[-1] += f": {first.median_us / last_one.median_us:.2f} × {first.kernel}"
     return lines
+
+
+def _reason(record: Record) -> str:
+    """Return why a kernel was not measured; there is no --budget here."""
+    words = f"{label_of(record)}: {record.status}: {first_line(record).removesuffix(' (--budget raises it)')}"
+    return fill(words, LINE, initial_indent="  ", subsequent_indent="    ")
 
 
 def _line(row: Op[Any], record: Record, kernel: Kernel[Any]) -> str:

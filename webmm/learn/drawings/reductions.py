@@ -22,7 +22,7 @@ def reduce_reads(kernel: Kernel[Any]) -> Svg:
     sectors = {(line, at // SECTOR) for line, at in cells}
     used = len(cells) / (SECTOR * len(sectors))
     who = "one invocation" if len({i for _, i in loads}) == 1 else f"{SHOWN} neighbouring invocations"
-    said = f"{len(cells)} element{'s' * (len(cells) > 1)} in {len(sectors)} sector{'s' * (len(sectors) > 1)}"
+    said = f"{len(cells)} element{'s' * (len(cells) > 1)} in {len(sectors)} piece{'s' * (len(sectors) > 1)}"
     words = f"A load of {who} reads {said} of 32 bytes: {used:.0%} of what memory delivers is used."
     svg = Svg(LENGTH * CELL + 2, ROWS * CELL + 62, words)
     for line in range(ROWS):

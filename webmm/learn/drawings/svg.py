@@ -83,7 +83,8 @@ class Svg:
         return f'{head} aria-label="{escaped(self.alt)}">{"".join(self.parts)}</svg>'
 
     def __str__(self) -> str:
-        return f"{self.plain().replace('>', f'>{_style()}', 1)}\n"
+        sized = self.plain().replace(" viewBox", f' width="{self.width:g}" viewBox', 1)  # else it would fill any column
+        return f"{sized.replace('>', f'>{_style()}', 1)}\n"
 
 
 def escaped(text: str) -> str:
