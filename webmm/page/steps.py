@@ -85,7 +85,7 @@ class Walk:
         place = f"invocation {who} of {len(self.invocations)}, in workgroup {workgroup}"
         return (
             f"Step {at + 1} of {len(self.steps)}: {place}, {KINDS[kind]} {_named('A', a)} and {_named('B', b)}{only}. "
-            f"So far it made {loads} loads from storage for {fmas} FMA{"" if fmas == 1 else "s"}{rate}.{barrier}"
+            f"So far it made {loads} loads from storage for {fmas} FMA{'' if fmas == 1 else 's'}{rate}.{barrier}"
         )
 
     def work(self, at: int, who: int) -> tuple[int, int]:
