@@ -140,12 +140,12 @@ def test_only_correct_shaders_are_timed(device, tiles):
 
 def traced(tiles):
     """Return the example with a tunable tile, and debug lines."""
-    text = "const TILE = 4u;\n" + tiles().text.replace("16u", "TILE").replace("16, 16", "TILE, TILE").replace(
-        "16>", "TILE>"
-    )
-    text = text.replace("sum += ", "//dbg(SHARED_A, at.y, at.x, k0 + i, a_tile[local.y][i]);\n            sum += ")
-    text = text.replace(
-        "local.x];\n        }", "local.x];\n            // dbg(ACC, at.y, at.x, k0 + i, sum);\n        }"
+    text = tiles().text.replace("16u", "TILE").replace("16, 16", "TILE, TILE").replace("16>", "TILE>")
+    text = "const TILE = 4u;\n" + text.replace(
+        "            sum += a_tile[local.y][i] * b_tile[i][local.x];\n",
+        "            //dbg(SHARED_A, at.y, at.x, k0 + i, a_tile[local.y][i]);\n"
+        "            sum += a_tile[local.y][i] * b_tile[i][local.x];\n"
+        "            // dbg(ACC, at.y, at.x, k0 + i, sum);\n",
     )
     return dataclasses.replace(
         tiles(),
