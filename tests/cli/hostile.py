@@ -387,6 +387,8 @@ PAGE: dict[str, tuple[str, ...]] = {
     'panels/matrices.js type: "number"': ("test_sizes_that_do_not_fit_are_refused",) * 2,
     'panels/matrices.js h("textarea"': ("test_sizes_that_do_not_fit_are_refused",),
     'panels/options.js type: "text"': ("test_multiply_refuses_mismatched_options",) * 2,  # alpha and a bias
+    'panels/own.js h("textarea"': ("test_a_pasted_text_with_an_error_is_refused_with_its_line",),
+    'panels/own.js type: "text"': ("test_words_that_make_no_sense_are_refused",),  # one function makes them all
     "panels/tune.js .files": ("test_tune_refuses_invalid_records",),
     'panels/tune.js type: "file"': ("test_tune_refuses_invalid_records",),
     'panels/tune.js type: "number"': ("test_tune_takes_whole_numbers_only",),  # one function makes them all

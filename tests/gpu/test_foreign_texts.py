@@ -11,8 +11,8 @@ from webmm.errors import ProblemError, ShaderError, UnsupportedError
 from webmm.foreign import Foreign
 from webmm.foreign.bench import measured
 from webmm.foreign.check import check, order_unknown
-from webmm.foreign.counts import WORKGROUP, Counts
-from webmm.foreign.tasks import PRODUCT_SIZES, OfFiles, OfOp
+from webmm.foreign.counts import CHECKED, WORKGROUP, Counts
+from webmm.foreign.tasks import OfFiles, OfOp
 from webmm.foreign.trace import inspect
 from webmm.foreign.tune import search
 from webmm.measure.roofline import Roofline
@@ -41,7 +41,7 @@ def words(foreign, device, *sizes, dtype="float32"):
 
 
 def test_the_example_is_correct(device, tiles):
-    assert words(tiles(), device, *PRODUCT_SIZES) == dict.fromkeys(PRODUCT_SIZES, "")
+    assert words(tiles(), device, *CHECKED) == dict.fromkeys(CHECKED, "")
     assert order_unknown(tiles(), device) == ""
 
 

@@ -16,7 +16,9 @@ MAX_CHARACTERS = 200  # also limits the nesting of brackets
 GRID = "a grid is one to three numbers"
 WORKGROUP = "a workgroup size is one to three numbers"
 PRODUCT = ("m", "n", "k")
-DIGITS, LETTERS, SIGNS = "0123456789", "abcdefghijklmnopqrstuvwxyz_", "+-*/()"
+# Sizes at which a product is checked: aligned, ragged, single elements, wide and narrow.
+CHECKED = ((64, 64, 64), (65, 67, 63), (1, 1, 1), (33, 130, 5), (128, 16, 200), (7, 300, 77))
+DIGITS, SIGNS = "0123456789", ("+", "-", "*", "/", "(", ")")
 
 Tree = Any  # a number, a name, or (sign, left, right)
 
@@ -75,43 +77,30 @@ class Counts:
         tokens = self._tokens(part)
         tree = self._sum(tokens)
         if tokens:
-            raise self._wrong(part)
+            raise self._wrong(self.text)
         return tree
 
     def _tokens(self, part: str) -> list[str]:
         """Return the numbers, names and signs of a formula."""
+        for sign in SIGNS:
+            part = part.replace(sign, f" {sign} ")
+        words = [word for word in part.split(" ") if word]
         names = [name.lower() for name in self.names]
-        words: list[str] = []
-        joined = False  # whether the next letter or digit continues a word
-        for letter in part:
-            if letter in DIGITS or letter in LETTERS:
-                if joined:
-                    words[-1] += letter
-                else:
-                    words.append(letter)
-                joined = True
-            elif letter in SIGNS:
-                words.append(letter)
-                joined = False
-            elif letter == " ":
-                joined = False
-            else:
-                raise self._wrong(part)
         for word in words:
             if word not in SIGNS and word not in names and not _is_number(word):
-                raise self._wrong(part)
+                raise self._wrong(self.text)
         return words
 
     def _sum(self, tokens: list[str]) -> Tree:
         tree = self._product(tokens)
-        while tokens and tokens[0] in "+-":
+        while tokens and tokens[0] in ("+", "-"):
             sign = tokens.pop(0)
             tree = (sign, tree, self._product(tokens))
         return tree
 
     def _product(self, tokens: list[str]) -> Tree:
         tree = self._single(tokens)
-        while tokens and tokens[0] in "*/":
+        while tokens and tokens[0] in ("*", "/"):
             sign = tokens.pop(0)
             tree = (sign, tree, self._single(tokens))
         return tree

@@ -18,13 +18,13 @@ from webmm.engine.device import Array, Device
 from webmm.errors import ConfigError, ProblemError
 from webmm.files import load_array
 from webmm.foreign import Signature
+from webmm.foreign.counts import CHECKED
 from webmm.kernels.base import LOOP_LIMIT
 from webmm.measure.verify import Wrong, wrong_elements
 from webmm.problems.base import Extent, Problem
 
 Size = tuple[int, int, int]
 
-PRODUCT_SIZES: tuple[Size, ...] = ((64, 64, 64), (65, 67, 63), (1, 1, 1), (33, 130, 5), (128, 16, 200), (7, 300, 77))
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 STORED = (F32, F16, F64, I32, U32)  # element types of files
 # Of --expect by default: k roundings of a product of a few thousand terms, and of the result's type.
@@ -75,7 +75,7 @@ class OfOp(Work):
         self.op, self.dtype = op, dtype_of(dtype).name if dtype else op.dtypes[0].name
         within = (size[:3] for size, layout in op.tried if layout == "nn" and max(size[:3]) <= LOOP_LIMIT)
         tried = tuple(dict.fromkeys(within))  # lavapipe ends longer loops: no fault of a text
-        self.sizes = PRODUCT_SIZES if op.name == "gemm" else tried
+        self.sizes = CHECKED if op.name == "gemm" else tried
         self.signature = _signature(op.problem(self.sizes[0], self.dtype).buffers(), ("m", "n", "k"))
         self.result = op.result
 

@@ -1,7 +1,7 @@
 """Translation of this package's kernels, problems, choice and templates to JavaScript.
 
-`bundle/core.js` has the names in EXPORTS and everything that they need; `bundle/export.js` and `bundle/ops.js` have
-those in LATE, loaded on demand; `bundle/templates/` has a module per template.
+`bundle/core.js` has the names in EXPORTS and everything that they need; other modules have those in LATE, loaded on
+demand; `bundle/templates/` has a module per template.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ UNUSED = ("webmm.kernels.base.Kernel.space",)  # methods that nothing on the pag
 # Modules that are loaded on demand, with their names.
 LATE: dict[str, tuple[Name, ...]] = {
     "export.js": (Name("webmm.wgsl.export", "stage"),),
+    "foreign.js": tuple(Name("webmm.foreign.counts", name) for name in ("CHECKED", "Counts", "check_names")),
     "ops.js": tuple(Name("webmm.page.rows", name) for name in ("ROWS", "SHOWN", "FORMS", "FIELDS")),
 }
 BY_KEYWORD = ("described",)  # methods that JavaScript calls with keywords
