@@ -95,7 +95,7 @@ def test_sizes_may_be_constants(device, tiles):
 
 
 def test_float16_and_other_names(device, tiles):
-    half = tiles("array<f32>", "array<f16>").text.replace("struct Sizes", "enable f16;\nstruct Sizes", 1)
+    half = tiles("array<f32>", "array<f16>").text.replace("const TILE", "enable f16;\nconst TILE", 1)
     half = half.replace("= a[", "= f32(a[").replace("+ local.x];", "+ local.x]);").replace("= b[", "= f32(b[")
     half = half.replace("+ at.x];", "+ at.x]);").replace("= sum;", "= f16(sum);").replace("fn main", "fn product")
     made = Foreign("half.wgsl", half, ("a", "b", "c"), **SHAPE, uniform=("m", "n", "k"), entry="product")
@@ -111,7 +111,9 @@ def test_shaders_that_cannot_run_are_refused(device, tiles):
             words(tiles(grid=Counts(grid)), device, RAGGED)
     with pytest.raises(ShaderError, match=r"tiles\.wgsl was refused by the engine"):
         words(tiles("var sum = 0.0", "var sum = nonsense"), device, RAGGED)
-    large = tiles("@workgroup_size(16, 16)", "@workgroup_size(640, 640)", workgroup=Counts("640,640", (), WORKGROUP))
+    large = tiles(
+        "@workgroup_size(TILE, TILE)", "@workgroup_size(640, 640)", workgroup=Counts("640,640", (), WORKGROUP)
+    )
     with pytest.raises(UnsupportedError, match="a workgroup of 409600 invocations"):
         words(large, device, RAGGED)
 
@@ -139,17 +141,9 @@ def test_only_correct_shaders_are_timed(device, tiles):
 
 
 def traced(tiles):
-    """Return the example with a tunable tile, and debug lines."""
-    text = tiles().text.replace("16u", "TILE").replace("16, 16", "TILE, TILE").replace("16>", "TILE>")
-    text = "const TILE = 4u;\n" + text.replace(
-        "            sum += a_tile[local.y][i] * b_tile[i][local.x];\n",
-        "            //dbg(SHARED_A, at.y, at.x, k0 + i, a_tile[local.y][i]);\n"
-        "            sum += a_tile[local.y][i] * b_tile[i][local.x];\n"
-        "            // dbg(ACC, at.y, at.x, k0 + i, sum);\n",
-    )
+    """Return the example with its tile as a tunable."""
     return dataclasses.replace(
         tiles(),
-        text=text,
         workgroup=Counts("TILE,TILE", ("TILE",), WORKGROUP),
         grid=Counts("n/TILE,m/TILE", ("m", "n", "k", "TILE")),
         tunables={"TILE": (8, 4, 64)},
@@ -173,7 +167,7 @@ def test_debug_lines_find_the_first_wrong_step(device, tiles):
     text, work = traced(tiles), OfOp(op_of("gemm"), "")
     (found,) = inspect(text, device, work, (9, 10, 11), [(3, 5)])
     assert found.right
-    assert {"SHARED_A", "ACC"} == {tag for step in found.steps for tag in step.values}
+    assert {"SHARED_A", "SHARED_B", "ACC"} == {tag for step in found.steps for tag in step.values}
     wrong = dataclasses.replace(text, text=text.text.replace("sizes.k + k0 + local.x]", "sizes.k + local.x]"))
     (found,) = inspect(wrong, device, work, (9, 10, 11), [(3, 5)])
     assert (found.wrong[0][0].k, found.wrong[0][1]) == (8, "SHARED_A")
