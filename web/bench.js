@@ -10,6 +10,7 @@ import { shape, speedOf, unitOf } from "./ops.js";
 import { flopsOf, within } from "./webmm.js";
 
 /** @import { Device, DeviceArray, Kernel, Problem, RunRecord, Roofline, Launch, Task } from "./webmm.js" */
+/** A text from elsewhere. @typedef {import("./pasted.js").Pasted} Pasted */
 /** @typedef {{name: string, label: string, config: import("./webmm.js").Config, matrix: import("./webmm.js").Fragments | null}} Stage what a bench uses of a kernel */
 /** @typedef {{wrong: string | null, max_error: number | null, error_bound: number}} Verdict `wrong` describes the error of a wrong result, and is null otherwise */
 /** @typedef {{launch: Launch, free: () => void}} Ready */
@@ -47,7 +48,7 @@ export function blank(device, problem) {
   return filled(device, new Uint8Array(extent.end * extent.dtype.itemsize).fill(255).buffer, extent);
 }
 
-/** The operands of a matrix product, whose result is checked against one computed on the CPU. @implements {Case<Kernel>} */
+/** The operands of a matrix product, whose result is checked against one computed on the CPU. @implements {Case<Kernel | Pasted>} */
 export class Operands {
   /** @param {Device} device @param {Problem} problem @param {DeviceArray} a @param {DeviceArray} b @param {Checker} checker */
   constructor(device, problem, a, b, checker) {
@@ -73,9 +74,14 @@ export class Operands {
     this.b.free();
   }
 
-  /** @param {Kernel} kernel @returns {string | null} why it cannot run here, or null */
+  /** @param {Kernel | Pasted} kernel @returns {string | null} why it cannot run here, or null */
   reason(kernel) {
-    return this.device.reason(kernel, this.problem);
+    return "launch" in kernel ? null : this.device.reason(kernel, this.problem);
+  }
+
+  /** @param {Kernel | Pasted} kernel @param {Problem} p @param {[DeviceArray, DeviceArray, DeviceArray]} arrays @returns {Promise<Launch>} */
+  #launch(kernel, p, arrays) {
+    return "launch" in kernel ? kernel.launch(p, ...arrays) : this.device.launch(kernel, p, ...arrays);
   }
 
   /** Cubes, up to half the side of a cube with the problem's volume. */
@@ -83,27 +89,27 @@ export class Operands {
     const { m, n, k, dtype } = this.problem;
     for (let side = 64; side <= Math.cbrt(m * n * k) / 2; side *= 2) {
       const cube = { m: side, n: side, k: side, dtype };
-      yield { problem: cube, open: (/** @type {Kernel} */ kernel) => this.#openCube(kernel, cube) };
+      yield { problem: cube, open: (/** @type {Kernel | Pasted} */ kernel) => this.#openCube(kernel, cube) };
     }
   }
 
-  /** @param {Kernel} kernel @param {Problem} cube @returns {Promise<Ready>} */
+  /** @param {Kernel | Pasted} kernel @param {Problem} cube @returns {Promise<Ready>} */
   async #openCube(kernel, cube) {
     /** @type {DeviceArray[]} */
     const arrays = [];
     const free = () => arrays.forEach((array) => array.free());
     return orFree(free, async () => {
       for (let i = 0; i < 3; i++) arrays.push(await this.device.empty([cube.m, cube.n], cube.dtype));
-      return { launch: await this.device.launch(kernel, cube, ...arrays), free };
+      return { launch: await this.#launch(kernel, cube, /** @type {any} */ (arrays)), free };
     });
   }
 
-  /** @param {Kernel} kernel */
+  /** @param {Kernel | Pasted} kernel */
   async open(kernel) {
     const c = await blank(this.device, this.device.bundle.problem(this.problem)); // an element that is not written is NaN
     const free = () => c.free();
     return orFree(free, async () => {
-      const launch = await this.device.launch(kernel, this.problem, this.a, this.b, c);
+      const launch = await this.#launch(kernel, this.problem, [this.a, this.b, c]);
       return { launch, verdict: () => this.#verdict(c), free };
     });
   }

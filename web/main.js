@@ -14,6 +14,7 @@ const PANELS = {
   ladder: () => import("./panels/ladder.js"),
   multiply: () => import("./panels/multiply.js"),
   explain: () => import("./panels/explain.js"),
+  own: () => import("./panels/own.js"),
   tune: () => import("./panels/tune.js"),
 };
 const LOOPBACK = /^(.+\.)?localhost$|^127(\.\d+){3}$|^\[::1\]$/; // other programs may use the same port later; as in sw.js

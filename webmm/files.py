@@ -165,6 +165,20 @@ def load_matrix(path: Path, dtypes: tuple[DType, ...] = REALS) -> NDArray[Any]:
 
     Raises ProblemError for anything else; the message names what was found.
     """
+    data = load_array(path)
+    if data.ndim != 2:
+        raise ProblemError(f"{path} holds a {data.ndim}-D array; webmm reads matrices, 2-D")
+    if data.size == 0:
+        raise ProblemError(f"{path} holds an empty matrix of shape {data.shape}")
+    _check_dtype(path, data, dtypes)
+    return data
+
+
+def load_array(path: Path, dtypes: tuple[DType, ...] = ()) -> NDArray[Any]:
+    """Return the array in the .npy file `path`, memory-mapped, of one of `dtypes` if any are given; never unpickles.
+
+    Raises ProblemError for anything else; the message names what was found.
+    """
     with reading(path):
         _size(path)
         try:
@@ -177,14 +191,15 @@ def load_matrix(path: Path, dtypes: tuple[DType, ...] = REALS) -> NDArray[Any]:
             raise ProblemError(f"{path} is not a .npy file of numbers: {why}") from error
     if not isinstance(data, np.ndarray):
         raise ProblemError(f"{path} is an archive of arrays; save one matrix with numpy.save")
-    if data.ndim != 2:
-        raise ProblemError(f"{path} holds a {data.ndim}-D array; webmm reads matrices, 2-D")
-    if data.size == 0:
-        raise ProblemError(f"{path} holds an empty matrix of shape {data.shape}")
+    if dtypes:
+        _check_dtype(path, data, dtypes)
+    return data
+
+
+def _check_dtype(path: Path, data: NDArray[Any], dtypes: tuple[DType, ...]) -> None:
     if data.dtype not in [dtype.numpy for dtype in dtypes]:
         names = " or ".join(dtype.name for dtype in dtypes)
         raise ProblemError(f"{path} holds {data.dtype.str}; cast to {names}, e.g. {cast(dtypes[0])}")
-    return data
 
 
 def cast(dtype: DType) -> str:

@@ -30,9 +30,36 @@ TEXTS = {
     f"{TEXT} --uniform m,n,k --entry nope": "no compute entry point nope()",
     "tiles.wgsl --workgroup ² --grid 1 --uniform m,n,k": "a workgroup size is one to three numbers",
     f"tiles.wgsl --workgroup 16,{LONG} --grid 1 --uniform m,n,k": "a workgroup size is one to three numbers",
-    "tiles.wgsl --workgroup 16,16 --grid m**n --uniform m,n,k": "a grid is one to three counts",
-    "tiles.wgsl --workgroup 16,16 --grid __import__('os') --uniform m,n,k": "a grid is one to three counts",
-    "tiles.wgsl --workgroup 16,16 --grid m/(n-n) --uniform m,n,k": "divides by zero",
+    "tiles.wgsl --workgroup 16,16 --grid m**n --uniform m,n,k": "a grid is one to three numbers",
+    "tiles.wgsl --workgroup 16,16 --grid __import__('os') --uniform m,n,k": "a grid is one to three numbers",
+    "tiles.wgsl --workgroup 16,0 --grid 1 --uniform m,n,k": "numbers of at least 1",
+    "tiles.wgsl --workgroup BM --grid 1 --uniform m,n,k": "a workgroup size is one to three numbers",
+    f"{TEXT} --uniform m,n,k --tunable BM": "a setting is NAME=VALUE",
+    f"{TEXT} --uniform m,n,k --tunable BM=": "a tunable is NAME=V",
+    f"{TEXT} --uniform m,n,k --tunable ²=1": "a tunable is NAME=V",
+    f"{TEXT} --uniform m,n,k --tunable BM={LONG}": "a tunable is NAME=V",
+    f"{TEXT} --uniform m,n,k --tunable BM=8": "has no constant BM",
+    f"{TEXT} --uniform m,n,k --problem nope": "choose from gemm",
+    f"{TEXT} --uniform m,n,k --problem reduce:nope": "unknown variant 'nope'",
+    f"{TEXT} --uniform m,n,k --problem reduce": "binding 2 of tiles.wgsl, y, is var<storage, read>",
+    f"{TEXT} --uniform m,n,k --dtype ,": "is not a dtype",
+    f"{TEXT} --uniform m,n,k --inputs a.npy": "give both, or neither",
+    f"{TEXT} --uniform m,n,k --inputs , --expect a.npy": "--inputs names 1 to 25 .npy files, not 0",
+    f"{TEXT} --uniform m,n,k --inputs a.npy --expect missing.npy": "No such file",
+    f"{TEXT} --uniform m,n,k --inputs fifo --expect a.npy": "it is a pipe or a device",
+    f"{TEXT} --uniform m,n,k --inputs tiles.wgsl --expect a.npy": "is not a .npy file",
+    f"{TEXT} --uniform m,n,k --inputs a.npy --expect a.npy --dtype float32": "leave --problem and --dtype out",
+    f"{TEXT} --uniform m,n,k --inputs a.npy --expect a.npy": "a grid is one to three numbers, made of a0, a1, b0, b1",
+    "tiles.wgsl --workgroup 16,16 --grid 1 --uniform m,n,k --inputs a.npy --expect a.npy": "--uniform must name a0",
+    f"{TEXT} --uniform m,n,k --rtol 1": "--rtol and --atol are for --expect",
+    f"{TEXT} --uniform m,n,k --atol -1": "not in the range",
+}
+# … and what those of a search or of debug lines take of sizes.
+ONE_SIZE = {
+    f"{TEXT} --uniform m,n,k --tunable TILE=2 --size ²": "has no constant TILE",
+    f"{TEXT} --uniform m,n,k --size ²": "at least 1",
+    f"{TEXT} --uniform m,n,k --size 8,16": "one size, not '8,16'",
+    f"{TEXT} --uniform m,n,k --size 8@2": "leave the batch out",
 }
 
 # By command: arguments → part of the message. `fifo` is a pipe without a writer; `files()` creates files, a.npy valid.
@@ -170,8 +197,8 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         **{f"{TEXT} --uniform m,n,k {each}": words for each, words in ENGINES.items()},
         f"{TEXT} --uniform m,n,k --sizes 1000000": "not enough memory",
         f"{TEXT} --uniform m,n,k --sizes 8@2": "leave the batch out",
+        "tiles.wgsl --workgroup 16,16 --grid m/(n-n) --uniform m,n,k": "divides by zero",
         "tiles.wgsl --workgroup 16,16 --grid m*100000 --uniform m,n,k": "workgroups along an axis",
-        f"{TEXT} --uniform m,n,k --dtype ,": "is not a dtype",
     },
     "kernel bench": {
         **TEXTS,
@@ -181,7 +208,26 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         **{f"{TEXT} --uniform m,n,k {each}": words for each, words in ENGINES.items()},
         f"{TEXT} --uniform m,n,k --budget nan": "not a number of seconds",
         f"{TEXT} --uniform m,n,k --json missing/r.json": "no folder",
-        f"{TEXT} --uniform m,n,k --dtype ,": "is not a dtype",
+    },
+    "kernel tune": {
+        **TEXTS,
+        **ONE_SIZE,
+        f"{TEXT} --uniform m,n,k": "there is nothing to tune",
+        f"{TEXT} --uniform m,n,k --adapter ²": "there is nothing to tune",
+        **{f"{TEXT} --uniform m,n,k {each}": "there is nothing to tune" for each in ENGINES},
+        f"{TEXT} --uniform m,n,k --budget nan": "not a number of seconds",
+        f"{TEXT} --uniform m,n,k -o missing/r.json": "no folder",
+    },
+    "kernel debug": {
+        **TEXTS,
+        **ONE_SIZE,
+        f"{TEXT} --uniform m,n,k": "has no debug lines: add comments such as",
+        f"{TEXT} --uniform m,n,k --at 3": "ROW,COL",
+        f"{TEXT} --uniform m,n,k --at 99,0": "it has no element (99, 0)",
+        f"{TEXT} --uniform m,n,k --steps two": "A:B",
+        f"{TEXT} --uniform m,n,k --adapter ²": "the adapters are 0:",
+        "tiles.wgsl --workgroup 16,16 --grid 1 --uniform a0,a1 --inputs a.npy,a.npy --expect a.npy": "--inputs out",
+        **{f"{TEXT} --uniform m,n,k {each}": words for each, words in ENGINES.items()},
     },
     "run": {
         "a.npy a.npy -o c.npy --op quantized --set scale_a": "a setting is NAME=VALUE, not 'scale_a'",
@@ -341,6 +387,8 @@ PAGE: dict[str, tuple[str, ...]] = {
     'panels/matrices.js type: "number"': ("test_sizes_that_do_not_fit_are_refused",) * 2,
     'panels/matrices.js h("textarea"': ("test_sizes_that_do_not_fit_are_refused",),
     'panels/options.js type: "text"': ("test_multiply_refuses_mismatched_options",) * 2,  # alpha and a bias
+    'panels/own.js h("textarea"': ("test_a_pasted_text_with_an_error_is_refused_with_its_line",),
+    'panels/own.js type: "text"': ("test_words_that_make_no_sense_are_refused",),  # one function makes them all
     "panels/tune.js .files": ("test_tune_refuses_invalid_records",),
     'panels/tune.js type: "file"': ("test_tune_refuses_invalid_records",),
     'panels/tune.js type: "number"': ("test_tune_takes_whole_numbers_only",),  # one function makes them all

@@ -1,11 +1,15 @@
 """Shaders from other projects: grid expressions, checks of the options, and reversing the order of invocations."""
 
+import numpy as np
 import pytest
 
-from webmm.errors import ConfigError
-from webmm.foreign import Foreign
-from webmm.foreign.counts import Counts
+from webmm.errors import ConfigError, ProblemError
+from webmm.foreign import Foreign, Signature
+from webmm.foreign.counts import WORKGROUP, Counts
 from webmm.foreign.lanes import in_reverse, workgroup_size_of
+from webmm.foreign.tasks import OfFiles
+from webmm.foreign.trace import with_debug_lines
+from webmm.foreign.tune import combinations
 
 TEXT = """
 const M: u32 = 8u;
@@ -26,7 +30,12 @@ fn main(
 
 
 def foreign(text=TEXT, **changes):
-    said = {"bindings": ("a", "b", "c"), "workgroup": (8, 4, 1), "grid": Counts("m*n/8"), "uniform": ("m", "n", "k")}
+    said = {
+        "bindings": ("a", "b", "c"),
+        "workgroup": Counts("8,4", (), WORKGROUP),
+        "grid": Counts("m*n/8"),
+        "uniform": ("m", "n", "k"),
+    }
     return Foreign("my.wgsl", text, **(said | changes))
 
 
@@ -43,7 +52,7 @@ def foreign(text=TEXT, **changes):
     ],
 )
 def test_grid_expressions_are_evaluated_and_divisions_round_up(text, size, counts):
-    assert Counts(text).of(size) == counts
+    assert Counts(text).of(dict(zip("mnk", size, strict=True))) == counts
 
 
 @pytest.mark.parametrize(
@@ -54,17 +63,17 @@ def test_grid_expressions_are_evaluated_and_divisions_round_up(text, size, count
     ],
 )
 def test_other_grid_expressions_are_refused(text):
-    with pytest.raises(ConfigError, match="a grid is one to three counts, made of m, n, k"):
+    with pytest.raises(ConfigError, match="a grid is one to three numbers, made of m, n, k"):
         Counts(text)
 
 
 def test_a_division_by_zero_is_refused():
     with pytest.raises(ConfigError, match="divides by zero"):
-        Counts("m/(n-k)").of((1, 2, 2))
+        Counts("m/(n-k)").of({"m": 1, "n": 2, "k": 2})
 
 
 def test_constants_are_set_to_each_size():
-    text = foreign(constants=("M", "N", "K")).for_size((3, 4, 5))
+    text = foreign(constants=("M", "N", "K")).for_size({"m": 3, "n": 4, "k": 5})
     assert "const M: u32 = 3u;\nconst N = 4;\noverride K: i32 = 5;\n" in text
 
 
@@ -77,7 +86,10 @@ def test_constants_are_set_to_each_size():
         ({"uniform": ()}, r"binding 0 of my\.wgsl is a uniform: name its members with --uniform"),
         ({"constants": ("ROWS",)}, "must be called m, n and k, or M, N and K"),
         ({"constants": ("m",)}, "has no constant m with a number"),
-        ({"workgroup": (4, 8, 1)}, "disagree about the workgroup size: 8,4,1 and 4,8,1"),
+        ({"workgroup": Counts("4,8", (), WORKGROUP)}, "disagree about the workgroup size: 8,4,1 and 4,8,1"),
+        ({"workgroup": Counts("8,4,0", (), WORKGROUP)}, "a workgroup size is one to three numbers of at least 1"),
+        ({"tunables": {"TILE": (8,)}}, "has no constant TILE with a number"),
+        ({"tunables": {"N": (8,)}}, "--tunable N: this is the name of a length"),
         ({"entry": "other"}, r"no compute entry point other\(\); name it with --entry"),
         ({"text": TEXT.replace("@binding(3)", "@binding(4)")}, r"no @binding\(3\) var<storage…> for c"),
         ({"text": TEXT.replace("read_write", "read")}, r"binding 3 of my\.wgsl, c, is var<storage, read>"),
@@ -86,6 +98,53 @@ def test_constants_are_set_to_each_size():
 def test_options_that_contradict_the_shader_are_refused(changes, words):
     with pytest.raises(ConfigError, match=words):
         foreign(**changes)
+
+
+def test_tunables_set_constants_workgroup_and_grid():
+    text = "override BN = 16u;\n" + TEXT.replace("(8, 4)", "(BN, 4)")
+    grid, workgroup = Counts("n/BN,m/4", ("m", "n", "k", "BN")), Counts("BN,4", ("BN",), WORKGROUP)
+    made = foreign(text, grid=grid, workgroup=workgroup, tunables={"BN": (8, 32)})
+    assert (str(made), made.invocations) == ("my.wgsl(BN=8)", (8, 4, 1))
+    assert combinations(made) == [{"BN": 8}, {"BN": 32}]
+    other = made.configured({"BN": 32})
+    assert other.for_size({}).startswith("override BN = 32u;\n")
+    assert other.invocations == (32, 4, 1)
+    assert other.grid.of({"m": 8, "n": 65, "k": 1, **other.config}) == (3, 2, 1)
+    with pytest.raises(ConfigError, match="disagree about the workgroup size: 8,4,1 and 4,4,1"):
+        foreign(text, grid=grid, workgroup=Counts("BN/2,4", ("BN",), WORKGROUP), tunables={"BN": (8,)})
+    with pytest.raises(ConfigError, match="there is nothing to tune"):
+        combinations(foreign())
+    with pytest.raises(ConfigError, match="160,000 combinations are too many"):
+        combinations(foreign("const A = 1u; const B = 1u;" + TEXT, tunables=dict.fromkeys("AB", tuple(range(1, 401)))))
+
+
+def test_comments_become_debug_lines():
+    text = TEXT.replace(
+        "    c[i] =", "    //dbg(ACC, g.y, g.x, 0u, 1.0);\n    // dbg_k(MINE, 0u, 0u, 0u, v);\n    c[i] ="
+    )
+    traced, tags = with_debug_lines(foreign(text))
+    assert tags == ("ACC", "MINE")
+    assert "\n    dbg(ACC, g.y, g.x, 0u, 1.0);\n    dbg_k(MINE, " in traced.text
+    assert "@group(0) @binding(4) var<storage, read_write> debug: Debug;" in traced.text
+    with pytest.raises(ConfigError, match=r"my\.wgsl has no debug lines: add comments such as //dbg"):
+        with_debug_lines(foreign())
+
+
+def test_files_name_lengths(tmp_path):
+    def saved(name, *shape):
+        np.save(tmp_path / name, np.ones(shape, np.float32))
+        return tmp_path / name
+
+    work = OfFiles([saved("a.npy", 3, 5), saved("b.npy", 5, 4)], saved("c.npy", 3, 4))
+    assert work.signature.buffers == ("a", "b", "c")
+    assert work.lengths == {"a0": 3, "a1": 5, "b0": 5, "b1": 4, "c0": 3, "c1": 4, "m": 3, "n": 4, "k": 5}
+    assert (work.problem.flops, work.name(work.problem, 7)) == (120, "c[1, 3]")
+    other = OfFiles([saved("a.npy", 3, 5)], saved("y.npy", 3))
+    assert other.signature == Signature(("a", "b"), "b", ("a0", "a1", "b0"))
+    assert (other.problem.sizes, other.problem.flops) == ((3, 1, 1, 1), 18)
+    np.save(tmp_path / "i.npy", np.arange(3))
+    with pytest.raises(ProblemError, match="holds <i8; cast to float32"):
+        OfFiles([tmp_path / "i.npy"], tmp_path / "y.npy")
 
 
 def test_invocations_are_numbered_in_reverse():

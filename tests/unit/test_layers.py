@@ -26,7 +26,7 @@ LAYERS = (
     "calls",
     "dask",
     *("wgsl.naga", "wgsl.tint", "wgsl.check", "plugins", "measure.diagnosis", "measure.bench"),
-    *("foreign", "debug", "measure.selftest", "measure.tuner", "measure.first_use"),
+    *("debug", "foreign", "measure.selftest", "measure.tuner", "measure.first_use"),
     *("learn", "page"),
     *("report", "cli"),
     "",  # webmm itself: exports public names, and passes objects of higher layers to lower ones

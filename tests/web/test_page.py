@@ -175,7 +175,7 @@ def test_unknown_panel_names_are_ignored(open_page) -> None:
         assert page.locator("[role=tab][aria-selected=true]").count() == 1, name
 
 
-@pytest.mark.parametrize("panel", ["ladder", "multiply", "explain", "tune"])
+@pytest.mark.parametrize("panel", ["ladder", "multiply", "explain", "own", "tune"])
 def test_fits_a_phone(open_page, panel: str) -> None:
     page = open_page(viewport={"width": 360, "height": 740})
     show(page, panel)
@@ -207,7 +207,7 @@ def test_page_is_accessible(page, node_modules: Path) -> None:
     page.click("#ladder-stop")
     wait_text(page, "#ladder-message", "Stopped", "Fastest")
     page.evaluate((node_modules / "axe-core" / "axe.min.js").read_text())
-    for panel, scheme in itertools.product(("ladder", "multiply", "explain", "tune"), ("light", "dark")):
+    for panel, scheme in itertools.product(("ladder", "multiply", "explain", "own", "tune"), ("light", "dark")):
         page.emulate_media(color_scheme=scheme)
         show(page, panel)
         if panel == "multiply":

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webmm.cli.options import LAYOUT, OP, OP_DTYPE, PLUGIN, on_device, pair, parse_sizes, setting
+from webmm.cli.options import (
+    AT,
+    LAYOUT,
+    OP,
+    OP_DTYPE,
+    PLUGIN,
+    STEPS,
+    on_device,
+    parse_sizes,
+    places,
+    setting,
+    shown_steps,
+)
 
 if TYPE_CHECKING:
     from webmm.report import Open
@@ -96,8 +108,8 @@ def _translated(dispatches: list[dict[str, Any]], target: str) -> bytes:
 @click.argument("size", nargs=-1, required=True, metavar="M N K")
 @PLUGIN
 @OP
-@click.option("--at", "elements", multiple=True, metavar="ROW,COL", help="Element of the result; may be repeated.")
-@click.option("--steps", is_flag=False, flag_value=":", metavar="[A:B]", help="Show all inner steps, or A up to B.")
+@AT
+@STEPS
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a tunable; may be repeated.")
 @LAYOUT
 @OP_DTYPE
@@ -127,16 +139,16 @@ def debug(
     that step, or q to quit. Exits with code 1 if a value is wrong.
     """
     from webmm.cases import op_of
+    from webmm.debug import inspect_each
     from webmm.kernels import configure
     from webmm.report import debug as report
 
     known = op_of(op)
-    column = ",0" * (2 - known.indices)  # --at ROW is enough
-    at = [pair(text + column * ("," not in text), ",", "an element is ROW,COL") for text in elements or ("0,0",)]
-    shown = None if steps is None else slice(None) if steps == ":" else slice(*pair(steps, ":", "steps are A:B"))
+    at, shown = places(elements, known), shown_steps(steps)
     stage = configure(kernel, dict(map(setting, settings)), known.name)
     problem = known.problem(known.parse("x".join(size)), dtype or known.dtypes[0].name, layout)
-    ctx.exit(0 if report.run(open_device, stage, problem, at, shown, as_json) else 1)
+    right = report.run(open_device, lambda device: inspect_each(device, stage, problem, at), shown, as_json)
+    ctx.exit(0 if right else 1)
 
 
 @click.command()

@@ -15,7 +15,7 @@ from webmm.problems import DEFAULT_OP, OPS
 from webmm.text import whole
 
 if TYPE_CHECKING:
-    from webmm.cases.base import Size
+    from webmm.cases.base import Op, Size
     from webmm.engine.device import Device
 
 
@@ -51,6 +51,10 @@ def budget(seconds: int) -> Callable[[Callable[..., None]], Callable[..., None]]
 
 
 BUDGET = budget(60)
+AT = click.option("--at", "elements", multiple=True, metavar="ROW,COL", help="Element of the result; may be repeated.")
+STEPS = click.option(
+    "--steps", is_flag=False, flag_value=":", metavar="[A:B]", help="Show all inner steps, or A up to B."
+)
 PROFILE = click.option(
     "--profile",
     is_flag=False,
@@ -143,6 +147,17 @@ def pair(text: str, separator: str, what: str) -> tuple[int, int]:
     if one is None or two is None:
         raise ConfigError(f"{what}, not {text!r}")
     return one, two
+
+
+def places(elements: tuple[str, ...], op: Op[Any]) -> list[tuple[int, int]]:
+    """Return the row and column of each of `elements`, of --at; raises ConfigError for other texts."""
+    column = ",0" * (2 - op.indices)  # --at ROW is enough
+    return [pair(text + column * ("," not in text), ",", "an element is ROW,COL") for text in elements or ("0,0",)]
+
+
+def shown_steps(steps: str | None) -> slice | None:
+    """Return the steps that --steps asks for, None for the default; raises ConfigError for other texts."""
+    return None if steps is None else slice(None) if steps == ":" else slice(*pair(steps, ":", "steps are A:B"))
 
 
 def check_outputs(paths: list[Path], plot_file: Path | None) -> None:

@@ -7,7 +7,7 @@ workgroup loads for it, to a buffer with a slot per inner step and tag. The op's
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -21,11 +21,12 @@ from rich.text import Text
 from webmm.cases import OPS
 from webmm.cases.steps.reference import Reference
 from webmm.cases.steps.subject import Subject
-from webmm.engine.device import Device
+from webmm.engine.device import Array, Device
+from webmm.engine.launch import Launch
 from webmm.engine.timing import submit
 from webmm.errors import ConfigError, UnsupportedError
 from webmm.kernels.base import Kernel
-from webmm.measure.bench import blank
+from webmm.measure.bench import Named, blank
 from webmm.problems.base import Problem
 from webmm.wgsl.params import pack
 from webmm.wgsl.render import Watch, tags_of
@@ -69,7 +70,7 @@ class Inspection:
     values within similar bounds. Steps from K on belong to a tile that extends beyond the end: factors must be zero.
     """
 
-    kernel: Kernel[Any]
+    kernel: Named
     problem: Problem
     row: int
     col: int
@@ -200,13 +201,33 @@ def inspect_each(
     for row, col in elements:
         subject.check(row, col)
     tags = tags_of(kernel, problem, device.engine.dialect)
+
+    def launch(arrays: Mapping[str, Array], recorded: Array) -> Launch:
+        return device.launch(kernel, problem, *(arrays[e.name] for e in problem.buffers()), debug=recorded)
+
+    yield from inspections(device, kernel, subject, elements, tags, launch)
+
+
+def inspections(
+    device: Device,
+    kernel: Named,
+    subject: Subject,
+    elements: Sequence[tuple[int, int]],
+    tags: tuple[str, ...],
+    launch: Callable[[Mapping[str, Array], Array], Launch],
+) -> Iterator[Inspection]:
+    """Yield the inspection of each element; `launch` prepares the debug shader, whose lines record `tags`.
+
+    It takes the problem's arrays by name, and the one that values are recorded in.
+    """
+    problem = subject.problem
     subject.draw(device)
     for row, col in elements:
         reference = subject.reference(row, col)
-        slots, result = _recorded(device, subject, tags, (row, col))
+        slots, result = _recorded(device, subject, tags, (row, col), launch)
         if not tags or (slots == UNWRITTEN).all():
             raise ConfigError(
-                f"{kernel.name} recorded nothing for {reference.element}: no invocation computes it, or the template "
+                f"{kernel.name} recorded nothing for {reference.element}: no invocation computes it, or the text "
                 "has no dbg() lines on that invocation's path"
             )
         stored = reference.stored(result)
@@ -216,24 +237,22 @@ def inspect_each(
 
 
 def _recorded(
-    device: Device, subject: Subject, tags: tuple[str, ...], at: tuple[int, int]
+    device: Device,
+    subject: Subject,
+    tags: tuple[str, ...],
+    at: tuple[int, int],
+    launch: Callable[[Mapping[str, Array], Array], Launch],
 ) -> tuple[NDArray[np.uint32], NDArray[Any]]:
     """Run the debug shader; return its slots, of shape (steps, tags), and the result."""
     row, col = subject.watched(*at)
     width = max(1, len(tags))
     watch = np.frombuffer(pack(Watch(row, col, subject.steps)), np.uint32)
     with ExitStack() as freed:
-        arrays, written = [], None
-        for extent in subject.problem.buffers():
-            if extent.written:
-                array = written = freed.enter_context(device.array(blank(extent), extent.dtype))
-            else:
-                array = subject.inputs[extent.name]
-            arrays.append(array)
+        extent = next(each for each in subject.problem.buffers() if each.written)
+        written = freed.enter_context(device.array(blank(extent), extent.dtype))
         empty = np.full(subject.steps * width, UNWRITTEN)
         recorded = freed.enter_context(device.array(np.concatenate([watch, empty])))
-        submit(device, device.launch(subject.kernel, subject.problem, *arrays, debug=recorded))
-        assert written is not None, "every problem has a result"
+        submit(device, launch({**subject.inputs, extent.name: written}, recorded))
         return recorded.numpy()[len(watch) :].reshape(subject.steps, width), written.numpy()
 
 

@@ -1,4 +1,4 @@
-"""Foreign shaders: plain WGSL files, written elsewhere, that compute C = A·B of dense row-major matrices."""
+"""Foreign shaders: plain WGSL files, written elsewhere, that compute problems of an op, or an array in a file."""
 
 from __future__ import annotations
 
@@ -6,59 +6,107 @@ import dataclasses
 import math
 import re
 import struct
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from webmm.engine.device import Array, Device
 from webmm.engine.launch import Launch
 from webmm.errors import ConfigError, ProblemError, UnsupportedError
-from webmm.foreign.counts import Counts
+from webmm.foreign.counts import Counts, check_names, listed
 from webmm.foreign.lanes import in_reverse, workgroup_size_of
 from webmm.kernels.base import MAX_WORKGROUPS, Binding
 
-MATRICES = ("a", "b", "c")
-LENGTHS = ("m", "n", "k")
-Size = tuple[int, int, int]
-
 _STORAGE = r"@binding\(\s*{}\s*\)\s*(?:@group\(\s*0\s*\)\s*)?var<\s*{}\s*(?:,\s*(\w+)\s*)?>"
-_CONSTANT = r"\b((?:const|override)\s+{}\s*(?::\s*\w+\s*)?=\s*)\d+([ui]?)\s*;"
+_CONSTANT = r"\b((?:const|override)\s+{}\s*(?::\s*\w+\s*)?=\s*)(\d+)([ui]?)\s*;"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The names of what a text may bind: its buffers, the one of these that it writes, and lengths, all u32."""
+
+    buffers: tuple[str, ...] = ("a", "b", "c")
+    written: str = "c"
+    lengths: tuple[str, ...] = ("m", "n", "k")
+
+
+PRODUCT = Signature()
 
 
 @dataclass(frozen=True)
 class Foreign:
     """A WGSL text, with what a host must know to run it.
 
-    `bindings` names the matrices in the order of their bindings in group 0. If `uniform` is given, binding 0 is a
-    uniform with these u32 members, and the matrices follow from 1 on; otherwise they begin at 0. `constants` names
-    constants or overrides of the text that hold sizes, such as M, N and K; they are set for each size. Raises
-    ConfigError if the text contradicts this.
+    `bindings` names the buffers of the signature in the order of their bindings in group 0. If `uniform` is given,
+    binding 0 is a uniform with these u32 members, and the buffers follow from 1 on; otherwise they begin at 0.
+    `constants` names constants or overrides of the text that hold lengths, such as M, N and K; they are set for each
+    size. `tunables` has the values to try of other constants or overrides; the first ones are set. `workgroup` is a
+    formula of the tunables, `grid` one of lengths and tunables. Raises ConfigError if the text contradicts this.
     """
 
     name: str
     text: str
     bindings: tuple[str, ...]
-    workgroup: tuple[int, int, int]
+    workgroup: Counts
     grid: Counts
     uniform: tuple[str, ...] = ()
     constants: tuple[str, ...] = ()
     entry: str = "main"
+    signature: Signature = PRODUCT
+    tunables: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if sorted(self.bindings) != list(MATRICES):
-            raise ConfigError(f"--bindings must name a, b and c, each once, not {','.join(self.bindings)!r}")
-        for length in self.uniform:
-            if length not in LENGTHS:
-                raise ConfigError(f"--uniform must name m, n or k, not {length!r}")
+        known = self.signature
+        if sorted(self.bindings) != sorted(known.buffers):
+            given = ",".join(self.bindings)
+            raise ConfigError(f"--bindings must name {listed(known.buffers, 'and')}, each once, not {given!r}")
+        check_names(self.uniform, known.lengths, "--uniform")
         for constant in self.constants:
-            if constant.lower() not in LENGTHS:
-                raise ConfigError(f"--constants must be called m, n and k, or M, N and K, not {constant!r}")
-            if not re.search(_CONSTANT.format(constant), self.text):
-                raise ConfigError(f"{self.name} has no constant {constant} with a number as its value")
-        declared = workgroup_size_of(self.text, self.entry)
-        if declared and declared != self.workgroup:
-            sizes = " and ".join(",".join(map(str, size)) for size in (declared, self.workgroup))
+            if constant.lower() not in known.lengths:
+                names, capitals = (listed(each, "and") for each in (known.lengths, [x.upper() for x in known.lengths]))
+                raise ConfigError(f"--constants must be called {names}, or {capitals}, not {constant!r}")
+            self._value(constant)
+        for tunable in self.tunables:
+            if tunable.lower() in known.lengths or tunable in self.constants:
+                raise ConfigError(f"--tunable {tunable}: this is the name of a length")
+            self._value(tunable)
+        declared, size = workgroup_size_of(self.for_size({}), self.entry), self.invocations
+        if min(size) < 1:
+            raise ConfigError(f"a workgroup size is one to three numbers of at least 1, not {self.workgroup}")
+        if declared and declared != size:
+            sizes = " and ".join(",".join(map(str, each)) for each in (declared, size))
             raise ConfigError(f"the text and --workgroup disagree about the workgroup size: {sizes}")
         self.layout()  # raises ConfigError if a binding is missing
+
+    def __str__(self) -> str:
+        settings = ",".join(f"{name}={value}" for name, value in self.config.items())
+        return f"{self.name}({settings})" if settings else self.name
+
+    @property
+    def config(self) -> dict[str, int]:
+        """The value of each tunable, as in records."""
+        return {name: values[0] for name, values in self.tunables.items()}
+
+    @property
+    def matrix_shape(self) -> None:
+        """Nothing is known of the matrix units that a text uses."""
+        return
+
+    @property
+    def invocations(self) -> tuple[int, int, int]:
+        """The workgroup size."""
+        return self.workgroup.of(self.config)
+
+    def configured(self, config: Mapping[str, int]) -> Foreign:
+        """Return the same text with these values of the tunables."""
+        return dataclasses.replace(self, tunables={name: (value,) for name, value in config.items()})
+
+    def _value(self, constant: str) -> int:
+        """Return the value of a constant; raises ConfigError if there is none with a number."""
+        found = re.search(_CONSTANT.format(re.escape(constant)), self.text)
+        if not found:
+            raise ConfigError(f"{self.name} has no constant {constant} with a number as its value")
+        return int(found[2])
 
     def layout(self) -> tuple[Binding, ...]:
         """Return the bindings as the text declares them."""
@@ -75,7 +123,7 @@ class Foreign:
         if space == "uniform":
             return Binding(number, name, "uniform", "")
         writable = declared[1] in ("read_write", "write")
-        if writable != (name == "c"):
+        if writable != (name == self.signature.written):
             raise ConfigError(f"binding {number} of {self.name}, {name}, is var<storage, {declared[1] or 'read'}>")
         return Binding(number, name, "storage" if writable else "read-only-storage", "")
 
@@ -84,11 +132,12 @@ class Foreign:
         """Whether the host passes the sizes; otherwise they are fixed in the text."""
         return bool(self.uniform or self.constants)
 
-    def for_size(self, size: Size) -> str:
-        """Return the text with its constants set."""
-        text, lengths = self.text, dict(zip(LENGTHS, size, strict=True))
-        for constant in self.constants:
-            text = re.sub(_CONSTANT.format(constant), rf"\g<1>{lengths[constant.lower()]}\g<2>;", text)
+    def for_size(self, lengths: Mapping[str, int]) -> str:
+        """Return the text with its tunables set, and those of its constants whose lengths are given."""
+        text, values = self.text, self.config
+        values |= {name: lengths[name.lower()] for name in self.constants if name.lower() in lengths}
+        for constant, value in values.items():
+            text = re.sub(_CONSTANT.format(re.escape(constant)), rf"\g<1>{value}\g<3>;", text)
         return text
 
     def reversed(self) -> Foreign:
@@ -98,32 +147,41 @@ class Foreign:
         """
         if "subgroup" in self.text:
             raise ConfigError("the order of invocations cannot be reversed: the text uses subgroups")
-        return dataclasses.replace(self, text=in_reverse(self.text, self.workgroup, self.entry))
+        return dataclasses.replace(self, text=in_reverse(self.text, self.invocations, self.entry))
 
-    def launch(self, device: Device, size: Size, arrays: dict[str, Array]) -> Launch:
-        """Prepare to compute C (m, n) from A (m, k) and B (k, n), each at the start of its array in `arrays`.
+    def launch(
+        self, device: Device, lengths: Mapping[str, int], arrays: Mapping[str, Array], recorded: Array | None = None
+    ) -> Launch:
+        """Prepare to compute the result for `lengths`, with each buffer at the start of its array in `arrays`.
 
-        Raises UnsupportedError for a workgroup or grid beyond the device's limits, ProblemError for an empty grid,
-        ShaderError if the engine rejects the text.
+        `recorded` is bound after them, for debug lines (webmm.foreign.trace). Raises UnsupportedError for a workgroup
+        or grid beyond the device's limits, ProblemError for an empty grid, ShaderError if the engine rejects the text.
         """
-        grid, limits = self.grid.of(size), device.capabilities
-        if math.prod(self.workgroup) > (most := limits.limit("max-compute-invocations-per-workgroup")):
+        grid, limits = self.grid.of({**lengths, **self.config}), device.capabilities
+        if math.prod(self.invocations) > (most := limits.limit("max-compute-invocations-per-workgroup")):
             raise UnsupportedError(
-                f"a workgroup of {math.prod(self.workgroup)} invocations is too large; {device.info} allows {most}"
+                f"a workgroup of {math.prod(self.invocations)} invocations is too large; {device.info} allows {most}"
             )
         if min(grid) < 1:
-            raise ProblemError(f"the grid {self.grid} has no workgroups for {'x'.join(map(str, size))}: {grid}")
+            raise ProblemError(f"the grid {self.grid} has no workgroups for {_words(lengths)}: {grid}")
         if max(grid) > MAX_WORKGROUPS:
             raise UnsupportedError(
                 f"the grid {self.grid} has {max(grid):,} workgroups along an axis; the limit is 65,535"
             )
-        pipeline = device.compile(self.for_size(size), self.name, self.layout(), self.entry)
-        resources: list[Any] = [self._uniform(device, size)] if self.uniform else []
-        resources += [(arrays[name].storage.buffer, 0, arrays[name].nbytes) for name in self.bindings]
+        layout = self.layout()
+        if recorded is not None:
+            layout = (*layout, Binding(len(layout), "debug", "storage", ""))
+        pipeline = device.compile(self.for_size(lengths), self.name, layout, self.entry)
+        resources: list[Any] = [self._uniform(device, lengths)] if self.uniform else []
+        bound = [arrays[name] for name in self.bindings] + ([] if recorded is None else [recorded])
+        resources += [(array.storage.buffer, 0, array.nbytes) for array in bound]
         return Launch(pipeline, device.bind(pipeline, resources), grid, label=self.name)
 
-    def _uniform(self, device: Device, size: Size) -> Any:
-        lengths = dict(zip(LENGTHS, size, strict=True))
+    def _uniform(self, device: Device, lengths: Mapping[str, int]) -> Any:
         data = struct.pack(f"<{len(self.uniform)}I", *(lengths[name] for name in self.uniform))
         data += bytes(-len(data) % 16)
         return device.wgpu_device.create_buffer_with_data(data=data, usage=device.engine.api.BufferUsage.UNIFORM)
+
+
+def _words(lengths: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in lengths.items())

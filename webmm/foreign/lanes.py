@@ -18,7 +18,7 @@ _BUILTIN = re.compile(rf"@builtin\(\s*({_NUMBER})\s*\)\s*(\w+)\s*:")
 
 
 def workgroup_size_of(text: str, entry: str = "main") -> tuple[int, int, int] | None:
-    """Return the workgroup size of an entry point, or None if the text gives it by names of constants.
+    """Return the workgroup size of an entry point, or None if the text computes it from constants.
 
     Raises ConfigError if the text has no such entry point.
     """
@@ -26,11 +26,18 @@ def workgroup_size_of(text: str, entry: str = "main") -> tuple[int, int, int] | 
     declared = re.search(r"@workgroup_size\(([^)]*)\)", found[1]) if found else None
     if not declared:
         raise ConfigError(f"the text has no compute entry point {entry}(); name it with --entry")
-    numbers = [part.strip().rstrip("ui") for part in declared[1].split(",") if part.strip()]
+    parts = [part.strip() for part in declared[1].split(",") if part.strip()]
+    numbers = [(_constant(text, part) or part).rstrip("ui") for part in parts]
     if not all(number.isdigit() for number in numbers):
         return None
     x, y, z = (*map(int, numbers), 1, 1)[:3]
     return x, y, z
+
+
+def _constant(text: str, name: str) -> str:
+    """Return the number that a constant of this name has as its value; empty if there is none."""
+    found = re.search(rf"\b(?:const|override)\s+{re.escape(name)}\s*(?::\s*\w+\s*)?=\s*(\d+)[ui]?\s*;", text)
+    return found[1] if found else ""
 
 
 def in_reverse(text: str, workgroup: tuple[int, int, int], entry: str = "main") -> str:

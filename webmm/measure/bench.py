@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -230,10 +230,26 @@ def _measure(
     return record_of(device, problem, kernel, timed=timed, max_error=error, bound=case.bound, ceiling=ceiling)
 
 
+class Named(Protocol):
+    """What a record says of a kernel, or of another text that computes a problem."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The values of the tunables."""
+
+    @property
+    def matrix_shape(self) -> Any:
+        """What it uses of matrix units, None for nothing."""
+
+
 def record_of(
     device: Device,
     problem: Problem,
-    kernel: Kernel[Any] | None,
+    kernel: Named | None,
     status: Status = "ok",
     reason: str | None = None,
     *,
@@ -268,7 +284,7 @@ def record_of(
         batch=batch,
         dtype=problem.dtype.name,
         layout=problem.layout,
-        variant=op_of(problem.op).variant_of(problem),
+        variant=OPS[problem.op].variant_of(problem) if problem.op in OPS else "",
         engine=device.engine.version() if kernel else f"numpy {np.__version__}",
         adapter=info.name if kernel else "CPU",
         backend=info.backend if kernel else "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from typing import Any
 
 from numpy.typing import NDArray
@@ -45,11 +46,19 @@ def steps(wrong: Wrong, kernel: Kernel[Any], problem: Problem, device: Device) -
     return f"\n  step by step: {command}" if command else ""
 
 
-def incorrect(case: Case[Any], got: NDArray[Any], error: float) -> tuple[str, Wrong | None]:
-    """Return a line about a wrong result, whose largest error is `error`, and its wrong elements if they are known."""
+def incorrect(
+    case: Case[Any], got: NDArray[Any], error: float, named: Callable[[int], str] | None = None
+) -> tuple[str, Wrong | None]:
+    """Return a line about a wrong result, whose largest error is `error`, and its wrong elements if they are known.
+
+    `named` names an element by its place, for a problem without an op.
+    """
     words = f"the largest error is {error:.2e}{case.scale}, rounding explains at most {case.bound:.2e}"
     wrong = case.wrong(got)
-    return f"{in_words(wrong, case.problem)}; {words}" if wrong else words, wrong
+    if not wrong:
+        return words, None
+    first = wrong.words(named(wrong.first)) if named else in_words(wrong, case.problem)
+    return f"{first}; {words}", wrong
 
 
 def shader_command(kernel: Kernel[Any], problem: Problem, dialect: Dialect) -> str:

@@ -33,12 +33,12 @@ from webmm.page.script.program import Program
 ON_DEMAND = ("bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/", "bundle/learn/")
 PANELS = (  # of the page, and parts of them
     *("multiply", "matrices", "form", "options", "large", "explain", "ops", "ladders", "code", "traffic"),
-    *("tune", "compare", "help", "report", "chapter", "steps", "ablate"),
+    *("own", "tune", "compare", "help", "report", "chapter", "steps", "ablate"),
 )
 LAZY = (  # … and modules.
     *(*ON_DEMAND, "bundle/ladders.js", *(f"bundle/{name}" for name in core.LATE)),
     *(f"panels/{name}.js" for name in PANELS),
-    *("exhibits.js", "prepared.js", "files.js", "leaderboard.html"),
+    *("exhibits.js", "pasted.js", "prepared.js", "files.js", "leaderboard.html"),
 )
 # Modules that the page needs at the start: they and all their imports are preloaded in parallel.
 STARTED = ("main.js", "panels/ladder.js", "bundle/core.js", "bundle/templates/gemm/tile_2d.js")

@@ -1,7 +1,7 @@
 """Translation of this package's kernels, problems, choice and templates to JavaScript.
 
-`bundle/core.js` has the names in EXPORTS and everything that they need; `bundle/export.js` and `bundle/ops.js` have
-those in LATE, loaded on demand; `bundle/templates/` has a module per template.
+`bundle/core.js` has the names in EXPORTS and everything that they need; other modules have those in LATE, loaded on
+demand; `bundle/templates/` has a module per template.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ LATE: dict[str, tuple[Name, ...]] = {
         *(Name("webmm.learn.drawings.tiles", name) for name in ("legend", "owner_of", "pictured")),
         *(Name("webmm.page.steps", name) for name in ("walked",)),
     ),
+    "foreign.js": tuple(Name("webmm.foreign.counts", name) for name in ("CHECKED", "Counts", "check_names")),
     "ops.js": tuple(Name("webmm.page.rows", name) for name in ("ROWS", "SHOWN", "FORMS", "FIELDS")),
 }
 BY_KEYWORD = ("described",)  # methods that JavaScript calls with keywords

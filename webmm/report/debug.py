@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
 import click
 
-from webmm.debug import SHOWN, Inspection, inspect_each
+from webmm.debug import SHOWN, Inspection
+from webmm.engine.device import Device
 from webmm.errors import ConfigError
-from webmm.kernels.base import Kernel
-from webmm.problems.base import Problem
 from webmm.report import Open, plain
 
 ALL = slice(None)
@@ -19,20 +17,18 @@ ALL = slice(None)
 
 def run(
     open_device: Open,
-    kernel: Kernel[Any],
-    problem: Problem,
-    elements: Sequence[tuple[int, int]],
+    inspected: Callable[[Device], Iterable[Inspection]],
     shown: slice | None,
     as_json: bool,
 ) -> bool:
-    """Inspect `kernel` at these elements, print its values at the steps `shown`, and return whether all are right.
+    """Print the inspections that `inspected` makes on a device, at the steps `shown`; return whether all are right.
 
     If all steps are shown on a terminal, they are shown a page at a time, with a prompt after each. Raises as
-    `webmm.debug.inspect()` does, and ConfigError if the steps do not exist.
+    `inspected` does, and ConfigError if the steps do not exist.
     """
     console, right = plain(), True
     with open_device() as device:
-        found = list(inspect_each(device, kernel, problem, elements))
+        found, machine = list(inspected(device)), device.info.name
     for inspection in found:
         count = len(inspection.steps)
         if shown is not None and (not inspection.steps[shown] or (shown.stop or 0) > count):
@@ -43,7 +39,7 @@ def run(
         console.print_json(data=data[0] if len(data) == 1 else data)
         return right
     for inspection in found:
-        console.print(f"{kernel} for {inspection.reference.element} of {problem} on {device.info.name}")
+        console.print(f"{inspection.kernel} for {inspection.reference.element} of {inspection.problem} on {machine}")
         if shown == ALL and sys.stdin.isatty() and sys.stdout.isatty():
             for steps in pages(inspection, lambda: click.prompt("", "", show_default=False, prompt_suffix="… ")):
                 console.print(inspection.table(steps))

@@ -56,7 +56,7 @@ def run_bench(open_device: Open, wanted: Wanted) -> tuple[list[Record], roofline
             _check_some_can_run(list(_expected(device, wanted, dtype, wanted.sizes)))
         ceiling = announce(device)
         sizes = wanted.sizes or op.default_sizes(ceiling, wanted.budget)
-        kernels = _kernels(wanted, device, op.problem(sizes[0], dtype, wanted.layout))
+        kernels = compared(wanted, device, op.problem(sizes[0], dtype, wanted.layout))
         bench = Bench(device, kernels, sizes, dtype, wanted.budget, ceiling, op=op, layout=wanted.layout)
         results = measured(replace(bench, clock=wanted.clock))
         _check_some_can_run(results)
@@ -73,7 +73,7 @@ def run_bench(open_device: Open, wanted: Wanted) -> tuple[list[Record], roofline
     return results, ceiling
 
 
-def _kernels(wanted: Wanted, device: Device, problem: Problem) -> list[Any]:
+def compared(wanted: Wanted, device: Device, problem: Problem) -> list[Any]:
     """Return the kernels to measure, by default all stages that suit problems like `problem`."""
     stages = (stage for stage in wanted.op.stages if stage().unsuited(problem) is None)
     return wanted.kernels or [suited(stage, problem, device) for stage in stages]
@@ -82,7 +82,7 @@ def _kernels(wanted: Wanted, device: Device, problem: Problem) -> list[Any]:
 def _expected(device: Device, wanted: Wanted, dtype: str, sizes: list[Size]) -> Iterator[Record]:
     """Yield a record for each kernel and size that says whether it can run."""
     problems = [wanted.op.problem(size, dtype, wanted.layout) for size in sizes]
-    for kernel in _kernels(wanted, device, problems[0]):
+    for kernel in compared(wanted, device, problems[0]):
         for problem in problems:
             reason = kernel.check(problem, device.capabilities)
             yield record_of(device, problem, kernel, "unsupported" if reason else "ok", reason)
