@@ -326,6 +326,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     "selftest": {"2": "on or off", "{}": "on or off"},
     "log": {'"shout"': "neither a topic", '"\\u001b[31m"': r"'\x1b[31m'", "{a = 1}": "must be text"},
     "log_file": {'"missing/webmm.log"': "cannot write the log", '"."': "cannot write the log", "[]": "must be text"},
+    "profile": {'"table"': "must be summary", '"missing/trace.json"': "cannot write the trace", "[]": "must be text"},
     "naga": {"1.5": "must be text", '"/"': "was found", '"/dev/null"': "was found", '"\\u0000"': "without NUL"},
 }
 

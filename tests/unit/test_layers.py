@@ -25,7 +25,7 @@ LAYERS = (
     *("measure.verify", "measure.roofline", "measure.idle", "cases"),
     "calls",
     "dask",
-    *("wgsl.naga", "wgsl.tint", "wgsl.check", "plugins", "measure.diagnosis", "measure.bench"),
+    *("wgsl.naga", "wgsl.tint", "wgsl.check", "plugins", "measure.diagnosis", "measure.bench", "measure.benchmark"),
     *("foreign", "debug", "measure.selftest", "measure.tuner", "measure.first_use"),
     *("learn", "page"),
     *("report", "cli"),

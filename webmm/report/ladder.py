@@ -18,6 +18,7 @@ from webmm.choose.tuned import kernel_of
 from webmm.dtypes import dtype_of
 from webmm.engine.device import Device
 from webmm.engine.profiling import Profile, profile
+from webmm.engine.timing import duration
 from webmm.errors import UnsupportedError, WebmmError
 from webmm.kernels import STAGES, depths, label_of
 from webmm.kernels.base import Kernel
@@ -228,16 +229,6 @@ def _loads(record: Record) -> str:
 def figures(rate: float) -> str:
     """Return a rate as text: three figures below 100, else one place, none from 1,000 on."""
     return f"{rate:#.3g}" if rate < 99.95 else f"{rate:,.{1 if rate < 1000 else 0}f}"
-
-
-def duration(us: float | None) -> str:
-    """Return a time in µs as text, in a suitable unit."""
-    if us is None:
-        return "–"
-    for factor, unit in ((1e6, "s"), (1e3, "ms")):
-        if us >= factor:
-            return f"{us / factor:.3g} {unit}" if us < 1000 * factor else f"{us / factor:,.0f} {unit}"
-    return f"{us:.3g} µs"
 
 
 def _times(ratio: float) -> str:
