@@ -1,5 +1,6 @@
 """Timing and profiling of a user's own code: a function in turns with another, and a whole program until its exit."""
 
+import dataclasses
 import functools
 import json
 import subprocess
@@ -14,7 +15,9 @@ from webmm import config
 from webmm.engine import timing
 from webmm.kernels.gemm.naive import Naive
 from webmm.measure import benchmark as module
+from webmm.measure.bench import Bench
 from webmm.measure.benchmark import Ratio, Samples, benchmark
+from webmm.measure.references import Reference
 from webmm.measure.roofline import Roofline
 from webmm.problems.gemm import gemm
 from webmm.report import at_exit
@@ -98,6 +101,35 @@ def test_what_cannot_be_timed():
             benchmark(min, against=wrong)
     with pytest.raises(ZeroDivisionError):
         benchmark(lambda: 1 / 0)
+
+
+class Dot(Reference):
+    """NumPy's product, as if it were another library."""
+
+    name, packages, dtypes = "torch", ("numpy",), ("float32",)
+
+    def find_device(self):
+        return "cpu"
+
+    def product(self, problem, a, b):
+        assert problem.a.transposed
+        c = np.empty((problem.m, problem.n), np.float32)
+        return lambda: np.dot(a.T, b, out=c), lambda: None, lambda: np.dot(a.T, b) + (problem.n == 9)
+
+
+def test_a_reference_is_checked_and_timed(device, monkeypatch):
+    monkeypatch.setattr(timing, "QUEUED_TIME", 0.01)
+    bench = Bench(device, [], [(8, 7, 5), (8, 9, 5)], ceiling=Roofline(1.0, 1.0), layout="tn", reference=Dot())
+    bench.kernels = [Naive()]
+    monkeypatch.setattr(Bench, "_case", lambda self, kernel, case, spent: None)
+    right, wrong = (record for record in bench.run() if record)
+    assert (right.kernel, right.engine, right.adapter) == ("torch", f"torch {np.__version__}", "cpu")
+    assert right.median_us > 0
+    assert right.max_error <= right.error_bound < wrong.max_error
+    with pytest.raises(webmm.ConfigError, match="takes float32, not float16"):
+        bench.reference.check("float16")
+    failing = dataclasses.replace(bench, layout="nn")
+    assert {record.status for record in failing.run() if record} == {"skipped"}
 
 
 # The profile of a program that knows nothing of it
