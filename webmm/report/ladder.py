@@ -196,7 +196,8 @@ def ladder_table(records: list[Record], op: Op[Any]) -> Table:
     for name in heads:
         table.add_column(name, justify="right", no_wrap=True)
     for record in timed:
-        label = f"{record.adapter.lower()} ({_library(record)})" if record.kernel in REFERENCES else label_of(record)
+        where = "cpu" if record.kernel == CPU_STAGE else record.adapter.lower()
+        label = f"{where} ({_library(record)})" if record.kernel in REFERENCES else label_of(record)
         table.add_row(
             _branch(record) + label,
             duration(record.median_us),
