@@ -41,11 +41,13 @@ if TYPE_CHECKING:  # loaded at their first use, from the modules in _PUBLIC: a p
     from webmm.engine.device import Array, Device
     from webmm.engine.devices import devices
     from webmm.engine.profiling import Profile, profile
+    from webmm.measure.benchmark import Benchmark, benchmark
     from webmm.problems.scheme import dequantize, quantize
     from webmm.problems.weights import BlockWeights, quantize_blocks
 
 __all__ = [
     "Array",
+    "Benchmark",
     "BlockWeights",
     "ConfigError",
     "Device",
@@ -63,6 +65,7 @@ __all__ = [
     "WebmmError",
     "__version__",
     "astype",
+    "benchmark",
     "compute",
     "concatenate",
     "dequantize",
@@ -106,6 +109,7 @@ _PUBLIC = {
     "engine.device": "Array Device",
     "engine.devices": "devices",
     "engine.profiling": "Profile profile",
+    "measure.benchmark": "Benchmark benchmark",
     "problems.scheme": "dequantize quantize",
     "problems.weights": "BlockWeights quantize_blocks",
 }
@@ -213,6 +217,12 @@ class _Above:
         from webmm.measure.idle import probe_when_idle
 
         return probe_when_idle
+
+    @cached_property
+    def profile_until_exit(self) -> hooks.ProfileUntilExit:
+        from webmm.report.at_exit import profile_until_exit
+
+        return profile_until_exit
 
 
 hooks.above = _Above()

@@ -34,6 +34,7 @@ from webmm.text import printable
 FILE = "webmm.toml"
 PREFIX = "WEBMM_"
 BY_SET = "webmm.config.set()"
+SUMMARY = "summary"  # the value of the setting `profile` that names no file
 MAX_SECONDS = 1_000_000  # eleven days; the waiting functions do not accept much longer timeouts
 Tune = Literal["off", "cached", "quick", "auto"]
 Precision = Literal["highest", "high"]
@@ -91,6 +92,14 @@ def precision_mode(raw: object) -> Precision:
     return cast(Precision, raw)
 
 
+def _profile(raw: object) -> Path | str:
+    if (text := _text(raw)) in ("", SUMMARY):
+        return text
+    if not text.endswith(".json"):
+        raise ValueError(f"must be {SUMMARY}, or a file for the trace whose name ends in .json")
+    return _folder(text)
+
+
 def _topics(raw: object) -> str:
     log.parse(text := _text(raw))
     return text
@@ -137,6 +146,9 @@ class Settings:
     log: str = _setting(_topics, "", _SHOWN)
     log_file: Path | None = _setting(
         _file, None, "file for log messages; empty: the program's log handlers, or stderr", own=True
+    )
+    profile: Path | str = _setting(
+        _profile, "", f"written at exit: {SUMMARY}, a table of all kernels; or a trace, to the file NAME.json", own=True
     )
     naga: str = _setting(
         _text, "", "naga-cli for `webmm check`; empty: .tools/bin of webmm's checkout, then PATH", own=True

@@ -66,6 +66,13 @@ class ProbeWhenIdle(Protocol):
         """Probe a GPU of unknown speed, when it has been idle, or at exit."""
 
 
+class ProfileUntilExit(Protocol):
+    """`webmm.report.at_exit.profile_until_exit`."""
+
+    def __call__(self, device: Any, /) -> None:
+        """Profile a device, as the setting `profile` says, until the program ends."""
+
+
 class Above(Protocol):
     """What the engine (operators of arrays) and `webmm.choose` call of higher layers."""
 
@@ -116,6 +123,10 @@ class Above(Protocol):
     @property
     def probe(self) -> ProbeWhenIdle:
         """A probe of a device later on."""
+
+    @property
+    def profile_until_exit(self) -> ProfileUntilExit:
+        """A profile of the whole program."""
 
 
 above: Above

@@ -1,7 +1,8 @@
 // vectorized: C = A·B, four consecutive elements of a row of C per invocation, loaded as vec4.
 //
 // Storage: A (m, k), B (k, n), C (m, n), each with its own row stride; accumulation in {{ real }}.
-// Changed from shared: a load moves 16 bytes, and a vec4 of A from workgroup memory is used for 16 FMAs.
+// Changed from shared: a load moves four elements, {{ 4 * s.dtype.itemsize }} bytes, and a vec4 of A from workgroup
+// memory is used for 16 FMAs.
 // Edges: partial tiles are padded with zeros. Workgroup memory: (BM + BN)·BK·4 bytes.
 {% import "common/matrix.wgsl" as matrix with context %}
 {% include "common/header.wgsl" %}

@@ -1,4 +1,4 @@
-// vectorized: y = {{ s.operation }} of each row of x, by one invocation per row, sixteen bytes at a time.
+// vectorized: y = {{ s.operation }} of each row of x, by one invocation per row, four elements at a time.
 //
 // Storage: x[i, k, j] with a stride per axis, reduced over k; a row is one (i, j); y holds the results in order.
 // Changed from per_row: UNROLL vec4 are loaded before the first is used, and reduced component by component.

@@ -118,6 +118,9 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--precision low": "is not one of 'highest', 'high'",
         "--layout xy": "nn, nt, tn, tt",
         "--clock sun": "is not one of 'timestamp', 'wall'",
+        "--reference cupy": "is not one of 'numpy', 'torch', 'onnxruntime'",
+        "--reference torch --op reduce": "computes plain gemm",
+        "--reference onnxruntime --activation gelu": "computes plain gemm",
         "--sizes 8@2@2": "a batch: 64x64x64@8",
         "--sizes 8@0": "a batch: 64x64x64@8",
         "--ablate nope": "choose from naive",
@@ -372,6 +375,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     "selftest": {"2": "on or off", "{}": "on or off"},
     "log": {'"shout"': "neither a topic", '"\\u001b[31m"': r"'\x1b[31m'", "{a = 1}": "must be text"},
     "log_file": {'"missing/webmm.log"': "cannot write the log", '"."': "cannot write the log", "[]": "must be text"},
+    "profile": {'"table"': "must be summary", '"missing/trace.json"': "cannot write the trace", "[]": "must be text"},
     "naga": {"1.5": "must be text", '"/"': "was found", '"/dev/null"': "was found", '"\\u0000"': "without NUL"},
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,14 @@ def test_a_batch_of_transposed_matrices(webmm: Cli, tmp_path: Path) -> None:
     assert record.max_error is not None
     assert record.error_bound is not None
     assert record.max_error <= record.error_bound
+
+
+@pytest.mark.parametrize(("name", "missing"), [("torch", "torch"), ("onnxruntime", "onnxruntime onnx")])
+def test_a_reference_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, name: str, missing: str) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    done = CliRunner().invoke(main, [*ONE, "--reference", name])
+    assert done.exit_code == 2
+    assert f"to install it: pip install {missing}\n" in done.output
 
 
 def test_a_stage_for_short_rows_is_timed(webmm: Cli, tmp_path: Path) -> None:

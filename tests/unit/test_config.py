@@ -59,7 +59,8 @@ def test_webmm_toml_takes_precedence_over_pyproject_in_a_folder(here):
     assert (config.settings().adapter, config.settings().engine) == ("w", "wgpu")
 
 
-OWN = "cache_dir = 'c'\nlog_file = 'l'\nnaga = 'n'\n"
+OWN = "cache_dir = 'c'\nlog_file = 'l'\nprofile = 'p.json'\nnaga = 'n'\n"
+NAMES = ["cache_dir", "log_file", "profile", "naga"]
 
 
 @pytest.mark.parametrize(("name", "head"), [("webmm.toml", ""), ("pyproject.toml", "[tool.webmm]\n")])
@@ -68,11 +69,12 @@ def test_a_project_file_names_no_program_and_no_path(here, caplog, name, head):
     settings = [config.settings() for _ in range(3)]
     assert settings == 3 * [dataclasses.replace(config.Settings(), tune="off")]
     (message,) = caplog.messages
-    assert message.startswith(f"{file}{' [tool.webmm]' * bool(head)}: cache_dir, log_file, naga ignored")
-    for way in (here / "user" / "webmm.toml", "WEBMM_CACHE_DIR, WEBMM_LOG_FILE, WEBMM_NAGA", "webmm.config.set()"):
+    assert message.startswith(f"{file}{' [tool.webmm]' * bool(head)}: {', '.join(NAMES)} ignored")
+    variables = "WEBMM_CACHE_DIR, WEBMM_LOG_FILE, WEBMM_PROFILE, WEBMM_NAGA"
+    for way in (here / "user" / "webmm.toml", variables, "webmm.config.set()"):
         assert str(way) in message
     rows = json.loads(CliRunner().invoke(main, ["config", "--json"]).stdout)
-    assert {row["name"] for row in rows if row["ignored"].startswith(str(file))} == {"cache_dir", "log_file", "naga"}
+    assert {row["name"] for row in rows if row["ignored"].startswith(str(file))} == {*NAMES}
     assert f"naga is set in {file}" in CliRunner().invoke(main, ["config"]).stdout
 
 
@@ -82,6 +84,7 @@ def test_the_user_file_names_programs_and_paths_wherever_webmm_starts(here, monk
         monkeypatch.chdir(here / folder)
         found = config.settings()
         assert (found.cache_dir, found.log_file, found.naga) == (here / "user" / "c", here / "user" / "l", "n")
+        assert found.profile == here / "user" / "p.json"
     assert caplog.messages == []
 
 

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TITLES = {  # of the parts of the API, by the package that defines a public name
     "calls": "Calls",
     "engine": "Devices and arrays",
+    "measure": "Timing",
     "problems": "Problems and quantised data",
     "wgsl": "Shaders and epilogues",
     "plugins": "Extending",

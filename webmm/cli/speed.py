@@ -46,6 +46,13 @@ if TYPE_CHECKING:
 @click.option("--out-dtype", metavar="DTYPE", help="gemm only: dtype of C. Default: that of A and B.")
 @click.option("--clock", type=click.Choice(("timestamp", "wall")), help="Default: timestamps if the device has them.")
 @click.option("--against", type=click.Path(path_type=Path), help="Compare with an earlier run's records (JSON file).")
+@click.option(
+    "--reference",
+    type=click.Choice(("numpy", "torch", "onnxruntime")),
+    default="numpy",
+    show_default=True,
+    help="The library to compare with, on the device that it sees: torch and onnxruntime for plain gemm.",
+)
 @click.option("--ablate", metavar="KERNEL", help="Vary the tunables of this kernel, one at a time, then in pairs.")
 @on_device()
 @BUDGET
@@ -67,6 +74,7 @@ def bench(
     out_dtype: str | None,
     clock: str | None,
     against: Path | None,
+    reference: str,
     ablate: str | None,
     open_device: Open,
     budget: float,
@@ -87,7 +95,7 @@ def bench(
     """
     from webmm import files, report
     from webmm.cases import op_of
-    from webmm.measure import records
+    from webmm.measure import records, references
     from webmm.report import ablation, ladder
 
     outputs = [path for path in (json_file, csv_file, plot_file) if path]
@@ -100,7 +108,12 @@ def bench(
     wanted = [known.parse(text) for text in sizes.split(",")] if sizes else None
     chosen = parse_kernels(kernels, known.name) if kernels else None
     old = records.from_json(files.read_text(against)) if against else []
-    asked = ladder.Wanted(known, dtype, chosen, wanted, layout, clock or "", budget, profile)
+    if reference != "numpy" and (ablate or known.name != "gemm" or bias or activation or out_dtype):
+        raise ConfigError(f"--reference {reference} computes plain gemm: no other op, no epilogue, no --ablate")
+    library = references.find(reference)
+    if library:
+        library.check(dtype)
+    asked = ladder.Wanted(known, dtype, chosen, wanted, layout, clock or "", budget, library, profile)
     if ablate:
         named = parse_kernels(ablate, known.name)
         if len(named) > 1 or plot_file or kernels or profile is not None:

@@ -31,8 +31,11 @@ class Profiler(Protocol):
     def span(self, name: str, kind: str, **amounts: int) -> AbstractContextManager[None]:
         """Return a context whose duration is recorded as one step."""
 
-    def run(self, launch: Launch, name: str, operations: int) -> None:
-        """Run `launch` once and record its dispatches."""
+    def run(self, launch: Launch, kernel: Kernel[Any], problem: Problem) -> None:
+        """Run `launch`, of `kernel` on `problem`, once and record its dispatches."""
+
+    def before_close(self) -> None:
+        """Do what needs the device, which is about to be closed."""
 
 
 class Core:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from webmm import log
+from webmm import hooks, log
 from webmm.config import Settings, settings
 from webmm.dtypes import DType, dtype_of
 from webmm.engine import allocate, forking, moves, rates
@@ -164,6 +164,8 @@ class Device(Core):
             workgroups=probed.workgroups if probed else 0,
             fragment_rates=probed.fragments if probed else {},
         )
+        if current.profile:
+            hooks.above.profile_until_exit(self)
 
     # Arrays
 
@@ -288,6 +290,8 @@ class Device(Core):
         Waits for calls under way in other threads; later calls raise DeviceLostError. When a destructor calls this
         during a call on the same device, it does not wait: the device is destroyed as soon as no call uses it.
         """
+        if self.profile is not None:
+            self.profile.before_close()
         self.guard.close(self._destroy)
 
     def _destroy(self) -> None:

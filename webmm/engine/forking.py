@@ -35,6 +35,11 @@ def opened(device: Opened) -> None:
     _State.used = True
 
 
+def devices() -> tuple[Opened, ...]:
+    """Return the devices that this process has opened; some may be closed or lost."""
+    return tuple(_State.devices)
+
+
 def check() -> None:
     """Raise NoAdapterError in a child of a process that has opened a device: opening another would hang."""
     if _State.forked:

@@ -119,7 +119,7 @@ class Launches:
         with _logged(device, kernel, problem):
             launch = self.get(kernel, problem, arrays, None)
             if device.profile is not None:
-                device.profile.run(launch, f"{problem.op} {problem}", problem.flops)
+                device.profile.run(launch, kernel, problem)
                 return
             written = [extent.written for extent in problem.buffers()]
             blocks = tuple(block for array in arrays if (block := array.storage.block))  # of all: none was freed
@@ -223,6 +223,11 @@ class Launches:
 
 
 _testing: ContextVar[bool] = ContextVar("testing", default=False)
+
+
+def is_testing() -> bool:
+    """Return whether this thread runs a self-test."""
+    return _testing.get()
 
 
 @contextmanager

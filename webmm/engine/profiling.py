@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ from webmm.engine.device import Device, default_device
 from webmm.engine.launch import Launch
 from webmm.errors import ConfigError
 from webmm.files import write_atomically
+from webmm.kernels.base import Kernel
+from webmm.problems.base import Problem
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,12 +31,22 @@ DEVICE = "device"  # the track of dispatches; the other tracks are host threads
 
 
 @dataclass(frozen=True)
+class Work:
+    """What a product ran, and the seconds of its dispatches by `clock`, timestamp or wall."""
+
+    kernel: Kernel[Any]
+    problem: Problem
+    seconds: float
+    clock: str
+
+
+@dataclass(frozen=True)
 class Event:
     """A timed step; `start`, from the beginning of the profile, and `duration` are in seconds.
 
     `kind` is profile, call, upload, copy, prepare (bind and, if needed, compile), self-test, product, dispatch or
     download; a product is one problem, which consists of the dispatches of one kernel. `clock` is timestamp or wall;
-    `amounts` are `bytes` or `operations`.
+    `amounts` are `bytes` or `operations`; a product has its `work`.
     """
 
     name: str
@@ -45,6 +57,7 @@ class Event:
     clock: str = "wall"
     amounts: dict[str, int] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
+    work: Work | None = None
 
     @property
     def end(self) -> float:
@@ -55,8 +68,10 @@ class Event:
 class Profile:
     """The timed events of a device during a `with` block; `events` are sorted by start time when it ends."""
 
-    def __init__(self, device: Device) -> None:
-        self.device = device
+    nests = False  # whether `profile()` may begin another profile meanwhile, whose events are in both
+
+    def __init__(self, device: Device, outer: Profile | None = None) -> None:
+        self.device, self.outer = device, outer
         self.events: list[Event] = []
         self._zero = time.perf_counter()
 
@@ -72,20 +87,24 @@ class Profile:
         self.device.synchronize()
         self._add(Event(name, kind, start, self.now() - start, threading.current_thread().name, amounts=amounts))
 
-    def run(self, launch: Launch, name: str, operations: int) -> None:
+    def run(self, launch: Launch, kernel: Kernel[Any], problem: Problem) -> None:
         """Run `launch` once, each dispatch separately, and record an event for each dispatch and one for the launch."""
-        with self.span(name, "product", operations=operations):
-            steps = list(launch.steps())
-            clock = timing.clock_of(self.device)
-            start = self.now()
-            times = timing.intervals(self.device, steps) if clock == "timestamp" else self._wall(steps)
-            late = self.now() - times[-1][1] if clock == "timestamp" else 0.0
-            if clock == "timestamp" and not start <= times[0][0] + late:
-                # The timestamps span more time than has passed: the device's clock is unusable.
-                steps, times, late, clock = [launch], [(start, self.now())], 0.0, "wall"
-            for step, (begin, end) in zip(steps, times, strict=True):
-                details = {"kernel": step.label, "workgroups": list(step.grid)}
-                self._add(Event(step.name, "dispatch", begin + late, end - begin, DEVICE, clock, details=details))
+        steps = list(launch.steps())
+        clock = timing.clock_of(self.device)
+        start = self.now()
+        times = timing.intervals(self.device, steps) if clock == "timestamp" else self._wall(steps)
+        late = self.now() - times[-1][1] if clock == "timestamp" else 0.0
+        if clock == "timestamp" and not start <= times[0][0] + late:
+            # The timestamps span more time than has passed: the device's clock is unusable.
+            steps, times, late, clock = [launch], [(start, self.now())], 0.0, "wall"
+        for step, (begin, end) in zip(steps, times, strict=True):
+            details = {"kernel": step.label, "workgroups": list(step.grid)}
+            self._add(Event(step.name, "dispatch", begin + late, end - begin, DEVICE, clock, details=details))
+        self.device.synchronize()
+        work = Work(kernel, problem, sum(end - begin for begin, end in times), clock)
+        name, track = f"{problem.op} {problem}", threading.current_thread().name
+        amounts = {"operations": problem.flops}
+        self._add(Event(name, "product", start, self.now() - start, track, amounts=amounts, work=work))
 
     def _wall(self, steps: list[Launch]) -> list[tuple[float, float]]:
         times = []
@@ -97,6 +116,11 @@ class Profile:
 
     def _add(self, event: Event) -> None:
         self.events.append(event)  # atomic: threads may share a profile
+        if self.outer:
+            self.outer._add(replace(event, start=event.start + self._zero - self.outer._zero))
+
+    def before_close(self) -> None:
+        """Do what needs the device, which is about to be closed: nothing here."""
 
     def close(self) -> None:
         """Add the event of the whole profile, and sort all events."""
@@ -178,15 +202,22 @@ def _rate(events: list[Event], seconds: float) -> str:
 def profile(device: Device | None = None) -> Iterator[Profile]:
     """Profile `device`, by default the default device, during the body of the `with`.
 
-    Raises ConfigError if the device is already being profiled.
+    Raises ConfigError if the device is already being profiled, other than by the setting `profile`.
     """
     device = device or default_device()
-    if device.profile is not None:
-        raise ConfigError("this device is already being profiled; end that profile first")
+    outer = check(device)
     device.synchronize()
-    device.profile = found = Profile(device)
+    device.profile = found = Profile(device, outer)
     try:
         yield found
     finally:
-        device.profile = None
+        device.profile = outer
         found.close()
+
+
+def check(device: Device) -> Profile | None:
+    """Return the profile in which another may begin, if there is one; raises ConfigError as `profile()` does."""
+    outer = device.profile
+    if outer is not None and not (isinstance(outer, Profile) and outer.nests):
+        raise ConfigError("this device is already being profiled; end that profile first")
+    return outer

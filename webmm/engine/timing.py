@@ -80,6 +80,16 @@ def _wall(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def duration(us: float | None) -> str:
+    """Return a time in µs as text, in a suitable unit."""
+    if us is None:
+        return "–"
+    for factor, unit in ((1e6, "s"), (1e3, "ms")):
+        if us >= factor:
+            return f"{us / factor:.3g} {unit}" if us < 1000 * factor else f"{us / factor:,.0f} {unit}"
+    return f"{us:.3g} µs"
+
+
 def clock_of(device: Core) -> str:
     """Return how dispatches are timed: "timestamp" if the device has timestamp queries, else "wall".
 

@@ -16,7 +16,7 @@ class Traffic(NamedTuple):
     invocations: int  # per workgroup
     steps: int
     fmas: float  # multiply-adds of what the kernel multiplies with: floats, words of four bytes, or matrix units
-    vector_loads: float  # of 16 bytes from storage
+    vector_loads: float  # of four elements from storage: 16 bytes of float32
     scalar_loads: float  # of single elements, or words, from storage
     workgroup_loads: float = 0  # of vec4 from workgroup memory
     workgroup_stores: float = 0  # to workgroup memory, weighted by bank conflicts
@@ -37,7 +37,7 @@ class Traffic(NamedTuple):
 class Loads(NamedTuple):
     """How the invocations of a workgroup load their shares of a tile in one step."""
 
-    vectors: float  # of 16 bytes, per invocation
+    vectors: float  # of four elements, per invocation
     scalars: float  # single elements or words, per invocation
     stores: float  # to workgroup memory, per invocation, as in `Traffic`
     nbytes: float  # of the whole tile

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,13 +20,14 @@ from webmm.engine import timing
 from webmm.engine.device import Array, Device
 from webmm.errors import ShaderError, UnsupportedError, WebmmError
 from webmm.kernels.base import Kernel
-from webmm.measure import diagnosis, roofline
+from webmm.measure import diagnosis, references, roofline
 from webmm.measure.records import Record, Status
 from webmm.problems.base import Extent, Problem
 from webmm.problems.gemm import Gemm
 from webmm.version import __version__
 
 CPU_STAGE = "cpu"
+REFERENCES = (*references.NAMES[1:], CPU_STAGE)  # the kernels of records of other libraries
 CASE_OVERHEAD = 0.6  # seconds for compiling, checking and warming up, in addition to the timed runs
 
 
@@ -57,10 +58,11 @@ class Bench:
     op: Op[Any] = OPS["gemm"]
     layout: str = "nn"
     clock: str = ""  # timestamp or wall; empty: timestamps if the device supports them
+    reference: references.Reference | None = None  # None: NumPy
     _rates: dict[Kernel[Any], float] = field(default_factory=dict)  # operations per second at the previous size
 
     def run(self) -> Iterator[Record]:
-        """Yield a record for NumPy and each kernel, size by size, smallest first."""
+        """Yield a record for the reference and each kernel, size by size, smallest first."""
         self.ceiling = self.ceiling or roofline.measure(self.device)
         start, done = time.perf_counter(), 0
         problems = sorted(
@@ -79,8 +81,8 @@ class Bench:
                 for kernel in self.kernels:
                     yield record_of(self.device, problem, kernel, "unsupported", str(error))
                 continue
-            self._report(CPU_STAGE, problem, done, total, start)
-            yield self._numpy(case)
+            self._report(self.reference.name if self.reference else CPU_STAGE, problem, done, total, start)
+            yield self._library(case, self.reference) if self.reference else self._numpy(case)
             done += 1
             # The kernels that were fastest at the previous size come first: a spent budget then skips the slowest.
             for kernel in sorted(self.kernels, key=lambda kernel: -self._rates.get(kernel, 0)):
@@ -146,6 +148,20 @@ class Bench:
         timed = timing.time_call(case.numpy)
         error = case.numpy_error(case.numpy())
         return record_of(self.device, case.problem, None, timed=timed, max_error=error, bound=case.bound)
+
+    def _library(self, case: Case[Any], reference: references.Reference) -> Record:
+        """Return the record of another library, whose result is checked like a kernel's."""
+        problem = case.problem
+        stored = (case.inputs[name].numpy() for name in ("a", "b"))
+        try:
+            run, wait, result = reference.product(problem, *stored)
+            error = case.error(result().astype(problem.out_dtype.numpy))
+            timed = timing.time_calls(run, wait)
+            record = record_of(self.device, problem, None, timed=timed, max_error=error, bound=case.bound)
+        except Exception as error:  # of any class: a library's failure is no failure of webmm
+            why = f"{type(error).__name__}: {error}".partition("\n")[0]
+            record = record_of(self.device, problem, None, "skipped", why)
+        return replace(record, kernel=reference.name, engine=reference.engine, adapter=reference.device)
 
 
 def time_product(device: Device, problem: Gemm) -> tuple[timing.Timing, Kernel[Any]]:

@@ -12,12 +12,13 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from webmm.cases.base import Size
+from webmm.engine.timing import duration
 from webmm.errors import ShaderError, UnsupportedError
 from webmm.kernels.base import Kernel
 from webmm.measure.bench import Bench, relative
 from webmm.measure.records import Record
 from webmm.report import Open, plain, right, show_reasons
-from webmm.report.ladder import Wanted, announce, duration, measured
+from webmm.report.ladder import Wanted, announce, measured
 
 PAIRED = 4  # number of tunables with the largest effect, whose pairs are measured
 

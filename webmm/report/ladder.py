@@ -19,11 +19,12 @@ from webmm.choose.tuned import kernel_of
 from webmm.dtypes import dtype_of
 from webmm.engine.device import Device
 from webmm.engine.profiling import Profile, profile
+from webmm.engine.timing import duration
 from webmm.errors import UnsupportedError, WebmmError
 from webmm.kernels import STAGES, depths, label_of
 from webmm.kernels.base import Kernel
-from webmm.measure import roofline
-from webmm.measure.bench import CPU_STAGE, Bench, Progress, record_of, relative, time_product
+from webmm.measure import references, roofline
+from webmm.measure.bench import CPU_STAGE, REFERENCES, Bench, Progress, record_of, relative, time_product
 from webmm.measure.records import Record
 from webmm.problems.base import Problem
 from webmm.report import LINE, Open, plain, progress_bar, show_profile, show_reasons
@@ -41,6 +42,7 @@ class Wanted:
     layout: str = "nn"
     clock: str = ""
     budget: float = 60.0
+    reference: references.Reference | None = None  # None: NumPy
     trace: str | None = None  # trace file of a profiled call of each size's fastest kernel; empty: print it only
 
 
@@ -58,7 +60,7 @@ def run_bench(open_device: Open, wanted: Wanted) -> tuple[list[Record], roofline
         sizes = wanted.sizes or op.default_sizes(ceiling, wanted.budget)
         kernels = compared(wanted, device, op.problem(sizes[0], dtype, wanted.layout))
         bench = Bench(device, kernels, sizes, dtype, wanted.budget, ceiling, op=op, layout=wanted.layout)
-        results = measured(replace(bench, clock=wanted.clock))
+        results = measured(replace(bench, clock=wanted.clock, reference=wanted.reference))
         _check_some_can_run(results)
         found = None if wanted.trace is None else _profile_fastest(device, op, kernels, results)
         calls = _calls(device, op, results)
@@ -90,7 +92,7 @@ def _expected(device: Device, wanted: Wanted, dtype: str, sizes: list[Size]) -> 
 
 def _check_some_can_run(records: list[Record]) -> None:
     """Raise UnsupportedError, with all reasons, if none of the kernels can run."""
-    if all(r.status == "unsupported" for r in records if r.kernel != CPU_STAGE):
+    if all(r.status == "unsupported" for r in records if r.kernel not in REFERENCES):
         raise UnsupportedError("; ".join({f"{label_of(r)}: {r.reason}" for r in records if r.reason}))
 
 
@@ -130,7 +132,7 @@ def problem_of(record: Record) -> Any:
 
 def _calls(device: Device, op: Op[Any], results: list[Record]) -> dict[str, str]:
     """Return, for each size of an op that has an operator, a line with the wall clock of a public call."""
-    timed = {r.size: problem_of(r) for r in results if op.operator and r.median_us and r.kernel != CPU_STAGE}
+    timed = {r.size: problem_of(r) for r in results if op.operator and r.median_us and r.kernel not in REFERENCES}
     words = {}
     for size, problem in timed.items():
         with suppress(WebmmError):  # if memory is short, the ladder has reported it
@@ -144,7 +146,7 @@ def _calls(device: Device, op: Op[Any], results: list[Record]) -> dict[str, str]
 
 def _profile_fastest(device: Device, op: Op[Any], kernels: list[Any], results: list[Record]) -> Profile:
     """Profile one call of each size's fastest kernel, with upload of the operands and readback of the result."""
-    with_time = [r for r in results if r.median_us and r.kernel != CPU_STAGE]
+    with_time = [r for r in results if r.median_us and r.kernel not in REFERENCES]
     fastest = {r.size: r for r in sorted(with_time, key=lambda r: -(r.median_us or 0))}
     calls = []
     for r in fastest.values():
@@ -175,6 +177,7 @@ def ladder_table(records: list[Record], op: Op[Any]) -> Table:
     )
     best = {r.kernel: r for r in reversed(timed)}  # of each stage its fastest
     fastest = min(best.values(), key=lambda r: r.median_us or math.inf, default=None)
+    reference = next((best[name] for name in REFERENCES if name in best), None)
     follows = {stage.name: stage.follows for stage in op.stages}
     layout = records[0].layout.replace("nn", "")
     title = " ".join(filter(None, (records[0].size, layout, records[0].dtype, records[0].variant)))
@@ -185,7 +188,7 @@ def ladder_table(records: list[Record], op: Op[Any]) -> Table:
         op.unit,
         f"× {order[0]}",
         "× before",
-        "× NumPy",
+        f"× {_library(reference)}",
         "of peak",
         "loads/FMA",
         "error",
@@ -193,7 +196,8 @@ def ladder_table(records: list[Record], op: Op[Any]) -> Table:
     )
     rows = [heads]
     for record in timed:
-        label = label_of(record) if record.kernel != CPU_STAGE else "cpu (NumPy)"
+        where = "cpu" if record.kernel == CPU_STAGE else record.adapter.lower()
+        label = f"{where} ({_library(record)})" if record.kernel in REFERENCES else label_of(record)
         row = (
             _branch(record) + label,
             duration(record.median_us),
@@ -201,7 +205,7 @@ def ladder_table(records: list[Record], op: Op[Any]) -> Table:
             figures(op.rate(record)),
             _times(relative(record, best.get(order[0]))),
             _times(relative(record, best.get(follows.get(record.kernel, "")))),
-            _times(relative(record, best.get(CPU_STAGE))),
+            _times(relative(record, reference)),
             "–" if record.peak_fraction is None else f"{record.peak_fraction:.0%}",
             _loads(record),
             f"{record.max_error:.1e}",
@@ -215,6 +219,11 @@ def ladder_table(records: list[Record], op: Op[Any]) -> Table:
     for record, cells in zip(timed, zip(*(column[1:] for column in columns), strict=True), strict=True):
         table.add_row(*cells, style="bold" if record is fastest else "")
     return table
+
+
+def _library(reference: Record | None) -> str:
+    """Return the name of the library that a reference is of."""
+    return reference.kernel if reference and reference.kernel != CPU_STAGE else "NumPy"
 
 
 def _branch(record: Record) -> str:
@@ -236,16 +245,6 @@ def figures(rate: float) -> str:
     return f"{rate:#.3g}" if rate < 99.95 else f"{rate:,.{1 if rate < 1000 else 0}f}"
 
 
-def duration(us: float | None) -> str:
-    """Return a time in µs as text, in a suitable unit."""
-    if us is None:
-        return "–"
-    for factor, unit in ((1e6, "s"), (1e3, "ms")):
-        if us >= factor:
-            return f"{us / factor:.3g} {unit}" if us < 1000 * factor else f"{us / factor:,.0f} {unit}"
-    return f"{us:.3g} µs"
-
-
 def _times(ratio: float) -> str:
     if math.isnan(ratio):
         return "–"
@@ -261,7 +260,7 @@ def compare(old: Iterable[Record], new: Iterable[Record], show: Callable[[str], 
     Records of different adapters, drivers and engines are compared, too, after a line that names the machines.
     """
     before = {_same(r): r for r in old if r.median_us}
-    pairs = [(before[_same(r)], r) for r in new if r.median_us and r.kernel != CPU_STAGE and _same(r) in before]
+    pairs = [(before[_same(r)], r) for r in new if r.median_us and r.kernel not in REFERENCES and _same(r) in before]
     if not pairs:
         show("the earlier records have none of these kernels and problems")
         return

@@ -16,7 +16,7 @@ from webmm.measure.roofline import Roofline
 
 INK, MUTED, GRID = "#1b1f24", "#6e7781", "#d8dee4"
 BAR, BEST, REFERENCE = "#9cb8e8", "#2f5fd0", "#c9ced6"
-REFERENCE_NAMES = {CPU_STAGE: "NumPy on the CPU", "cublas": "cuBLAS"}
+REFERENCE_NAMES = {CPU_STAGE: "NumPy on the CPU", "cublas": "cuBLAS", "torch": "PyTorch", "onnxruntime": "ONNX Runtime"}
 
 
 def save(path: Path, records: list[Record], ceiling: Roofline) -> None:
