@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # loaded at their first use, from the modules in _PUBLIC: a p
     from webmm.engine.profiling import Profile, profile
     from webmm.problems.scheme import dequantize, quantize
     from webmm.problems.weights import BlockWeights, quantize_blocks
+    from webmm.wgsl.reductions import Reduction
 
 __all__ = [
     "Array",
@@ -57,6 +58,7 @@ __all__ = [
     "Problem",
     "ProblemError",
     "Profile",
+    "Reduction",
     "Shader",
     "ShaderError",
     "UnsupportedError",
@@ -108,6 +110,7 @@ _PUBLIC = {
     "engine.profiling": "Profile profile",
     "problems.scheme": "dequantize quantize",
     "problems.weights": "BlockWeights quantize_blocks",
+    "wgsl.reductions": "Reduction",
 }
 _MODULES = "calls choose config engine files log measure text wgsl"  # as in `webmm.config.set()`
 
