@@ -41,9 +41,11 @@ def reduce(
 ) -> Any:
     """Return the reduction of `x` over `axis`, with NumPy's shapes; a negative axis counts from the end.
 
-    `op` is one of `webmm.problems.reduce.OPERATIONS`: sum, mean, prod, max, min, argmax, argmin or logsumexp. `axis` is
-    an axis, a tuple of axes, or None for all. `x` has any number of axes; its dtype is one of
-    `webmm.dtypes.MATRIX_DTYPES`, int32 or float64. Sums and products of these floats are computed in float32; the
+    `op` is one of `webmm.problems.reduce.OPERATIONS`: sum, mean, prod, max, min, argmax, argmin or logsumexp; or one of
+    `webmm.problems.declared.DECLARATIONS`: var and std of the population (divided by n), norm, all, any or
+    count_nonzero; or a `webmm.Reduction` of your own. The last two kinds take no float64. `axis` is an axis, a tuple of
+    axes, or None for all. `x` has any number of axes; its dtype is one of `webmm.dtypes.MATRIX_DTYPES`, int32 or
+    float64. Sums and products of these floats are computed in float32; the
     rounding error of a sum grows with the logarithm of the number of elements, that of a product with the number. Sums
     and products of int32 are int32 and wrap around, as in NumPy with dtype="int32"; mean and logsumexp take floats
     only. float64 is reduced in float64, by prod and logsumexp on devices with the feature shader-f64, by the others on

@@ -18,6 +18,8 @@ from webmm.wgsl.states import INEXACT, State, Terms
 ROUNDING = 2.0**-21  # of a value that was computed, relative: a few operations in float32
 OF_FUNCTIONS = 2.0**-18  # likewise by functions of a driver, relative to 1 + |value|
 SAMPLES = 4  # perturbations
+WORK = 16  # times as long as another operation's takes the error of a row: so many fewer are checked
+SHOWN = (("var", F32), ("any", I32))  # three floats, and an integer whose result is a boolean
 MARGIN = 16.0  # the allowed error ÷ the largest effect of these
 
 

@@ -23,13 +23,16 @@ from webmm.cases.steps.rows import ReductionSubject
 from webmm.cases.streaming import DEFAULT_SIZES, Streamed, StreamingOp, drawn, spread
 from webmm.dtypes import F16, F32, I32, DType
 from webmm.engine.device import Device
+from webmm.kernels.base import Kernel
 from webmm.kernels.reduce.base import ReduceKernel
 from webmm.kernels.reduce.per_row import PerRow
+from webmm.kernels.reduce.row_tiles import RowTiles
 from webmm.kernels.reduce.serial import Serial
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.measure.verify import product_bound, sum_bound
+from webmm.problems.base import Problem
 from webmm.problems.reduce import DECLARED, OPERATIONS, Reduction, Span, operation_of, reduction
 
 # The ladder of the page. On GPUs, the settings of stages that Python would not choose are the fastest at 512×8192 and
@@ -55,7 +58,7 @@ class ReduceCase(Streamed[Reduction]):
         self.operation = operation_of(p.operation)
         self.x = _drawn_for(p).reshape(p.outer, p.length, p.inner)
         self.inputs = {"x": device.array(self.x)}
-        self.checked = spread(p.results, p.length)
+        self.checked = spread(p.results, p.length * (declared.WORK if self.operation.declared else 1))
         sums = p.rounded_sums and not self.operation.declared
         self.scale = "·Σ|x|" if sums else "·Π|x|" if p.operation == "prod" else ""
 
@@ -209,6 +212,14 @@ class ReduceOp(StreamingOp[Reduction]):
         largest = np.where(finite, np.abs(expected), 0.0)
         allowed = rounding(p) * (8 + LARGEST) if p.operation == "logsumexp" else rounding(p) * largest
         return Trial({"x": strided(x, p)}, expected, np.where(finite, allowed, 0.0))
+
+    def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:
+        """Yield all stages on the examples, and on two declared operations, whose states differ most."""
+        yield from super().shaders()
+        for stage, (name, dtype) in itertools.product(self.stages, declared.SHOWN):
+            problem = _reduction(name, (64, 31, 1) if stage is RowTiles else (64, 4097, 7), dtype)
+            if stage().unsuited(problem) is None:
+                yield f"{name} {dtype.name}", stage(), problem
 
     def examples(self) -> Iterator[tuple[str, Reduction]]:
         """Yield each operation and dtype, with rows and columns that tiles divide and that they do not."""
