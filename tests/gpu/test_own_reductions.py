@@ -104,6 +104,9 @@ def test_ours_have_the_values_and_types_of_numpy(device, name):
             near = {"float16": 1e-3, "bfloat16": 1e-2}.get(dtype, 1e-6)
             np.testing.assert_allclose(got.astype(np.float64), want, rtol=near, atol=near / 10)
     assert webmm.reduce(given, name, device=device).shape == ()
+    if name in ("var", "std"):
+        got = getattr(device.array(x.astype(np.float32)), name)(axis=1, keepdims=True).numpy()
+        np.testing.assert_allclose(got, function(x, axis=1, keepdims=True), rtol=1e-6, atol=1e-7)
 
 
 def test_over_no_elements(device):
