@@ -109,6 +109,15 @@ def test_ours_have_the_values_and_types_of_numpy(device, name):
         np.testing.assert_allclose(got, function(x, axis=1, keepdims=True), rtol=1e-6, atol=1e-7)
 
 
+def test_infinite_identities_and_reserved_words(device):
+    x = np.array([[1, -np.inf, 4], [-np.inf] * 3], np.float32)
+    top = webmm.Reduction("x", "maximum(a, b)", float("-inf"))
+    assert webmm.reduce(x, top, 1, device=device).tolist() == [4, -np.inf]
+    both = {"var": "a.var + b.var", "loop": "a.loop + b.loop"}  # words that WGSL reserves
+    mean = webmm.Reduction({"var": "x", "loop": "1"}, both, dict.fromkeys(both, 0), "var / loop")
+    assert webmm.reduce(x[:, ::2], mean, 1, device=device).tolist() == [2.5, -np.inf]
+
+
 def test_over_no_elements(device):
     empty = np.zeros((3, 0), np.float32)
     got = {name: webmm.reduce(empty, name, 1, device=device).tolist() for name in ("norm", "all", "any")}
@@ -167,6 +176,8 @@ def test_benchmarks_check_ours(device):
         (({"m": "x"}, {"m": "a.m + b.m"}, {"m": 0}), "finish is missing"),
         (({f"v{i}": "x" for i in range(5)},) * 2 + (dict.fromkeys([f"v{i}" for i in range(5)], 0), "v0"), "1 to 4"),
         (("x", "a + b", "zero"), "must be numbers"),
+        (("x", "a + b", float("nan")), "identity nan is none"),
+        (("int32(x)", "maximum(a, b)", float("-inf")), "identity -inf is no int32"),
         (("x +", "a + b", 0), "not an expression"),
         (("float32(x)", "int32(a + b)", 0), "is i32, but map"),
     ],

@@ -127,7 +127,7 @@ def _cast(x: NDArray[Any], kind: str) -> NDArray[Any]:
 
 
 def _number(value: float, kind: str) -> Any:
-    if kind == WHOLE and value != int(value):
+    if kind == WHOLE and not value.is_integer():  # nor infinite
         raise ProblemError(f"identity {value} is no int32")
     return scalar(int(value) if kind == WHOLE else value, kind)
 
