@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # loaded at their first use, from the modules in _PUBLIC: a p
     from webmm.measure.benchmark import Benchmark, benchmark
     from webmm.problems.scheme import dequantize, quantize
     from webmm.problems.weights import BlockWeights, quantize_blocks
+    from webmm.wgsl.reductions import Reduction
 
 __all__ = [
     "Array",
@@ -59,6 +60,7 @@ __all__ = [
     "Problem",
     "ProblemError",
     "Profile",
+    "Reduction",
     "Shader",
     "ShaderError",
     "UnsupportedError",
@@ -112,6 +114,7 @@ _PUBLIC = {
     "measure.benchmark": "Benchmark benchmark",
     "problems.scheme": "dequantize quantize",
     "problems.weights": "BlockWeights quantize_blocks",
+    "wgsl.reductions": "Reduction",
 }
 _MODULES = "calls choose config engine files log measure text wgsl"  # as in `webmm.config.set()`
 

@@ -14,12 +14,13 @@ from webmm.engine import generation
 from webmm.engine.device import Array, Device
 from webmm.problems.weights import BlockWeights
 from webmm.wgsl.epilogues import Epilogue
+from webmm.wgsl.reductions import Reduction
 
 P = ParamSpec("P")
 R = TypeVar("R")
 HOST = (type(None), bool, int, float, str, bytes, tuple, type, np.dtype, np.generic)  # host values allowed in a key
 RESIDENT = (Array, BlockWeights)  # operands on a device, or that may be
-PLAIN = (*HOST, DType, Device, Epilogue)  # all types allowed in a key
+PLAIN = (*HOST, DType, Device, Epilogue, Reduction)  # all types allowed in a key
 SMALL = 2**14  # the contents of a NumPy array up to this size (bytes) are part of the key
 
 

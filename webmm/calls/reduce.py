@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,16 +19,19 @@ from webmm.calls.executor import Data, Labelled
 from webmm.calls.operands import Operandish, flag, opened, returned
 from webmm.calls.pieces import in_pieces, most_at_once
 from webmm.calls.planned import planned
-from webmm.dtypes import I32, DType, dtype_of
+from webmm.dtypes import F32, I32, DType, dtype_of
 from webmm.engine.device import Array, Device
-from webmm.errors import ProblemError
-from webmm.problems.reduce import OPERATIONS, Operation, check_device, check_types, operation_of
+from webmm.errors import ProblemError, UnsupportedError
+from webmm.problems.declared import declaration_of, declared, kinds_of, of_none
+from webmm.problems.reduce import Operation, check_device, check_types, operation_of
+from webmm.wgsl.expressions import WHOLE
+from webmm.wgsl.reductions import Reduction
 
 
 @planned
 def reduce(
     x: Operandish,
-    op: str,
+    op: str | Reduction,
     axis: Axes = None,
     keepdims: bool = False,
     *,
@@ -37,9 +41,11 @@ def reduce(
 ) -> Any:
     """Return the reduction of `x` over `axis`, with NumPy's shapes; a negative axis counts from the end.
 
-    `op` is one of `webmm.problems.reduce.OPERATIONS`: sum, mean, prod, max, min, argmax, argmin or logsumexp. `axis` is
-    an axis, a tuple of axes, or None for all. `x` has any number of axes; its dtype is one of
-    `webmm.dtypes.MATRIX_DTYPES`, int32 or float64. Sums and products of these floats are computed in float32; the
+    `op` is one of `webmm.problems.reduce.OPERATIONS`: sum, mean, prod, max, min, argmax, argmin or logsumexp; or one of
+    `webmm.problems.declared.DECLARATIONS`: var and std of the population (divided by n), norm, all, any or
+    count_nonzero; or a `webmm.Reduction` of your own. The last two kinds take no float64. `axis` is an axis, a tuple of
+    axes, or None for all. `x` has any number of axes; its dtype is one of `webmm.dtypes.MATRIX_DTYPES`, int32 or
+    float64. Sums and products of these floats are computed in float32; the
     rounding error of a sum grows with the logarithm of the number of elements, that of a product with the number. Sums
     and products of int32 are int32 and wrap around, as in NumPy with dtype="int32"; mean and logsumexp take floats
     only. float64 is reduced in float64, by prod and logsumexp on devices with the feature shader-f64, by the others on
@@ -57,7 +63,8 @@ def reduce(
     over no elements; UnsupportedError if the device cannot hold the operands or lacks shader-f64 where it is needed,
     MemoryLimitError if it is out of memory.
     """
-    operation, keepdims = operation_of(op), flag("keepdims", keepdims)
+    operation = declared(op) if isinstance(op, Reduction) else operation_of(op)
+    keepdims = flag("keepdims", keepdims)
     with opened("reduce", device, x, devices=devices) as temporary:
         source, device = temporary.data(x), temporary.device
         axes, dtype = axes_of(source, axis), element_of(source)
@@ -68,6 +75,8 @@ def reduce(
         check_axes(operation, axis, axes)
         shape = reduced_shape(source, axes, keepdims)
         if not source.size:
+            if operation.declared:
+                operation = replace(operation, empty=of_none(declaration_of(operation), dtype == I32))
             nothing = np.full(shape, of_nothing(operation, source, axes), out.numpy)
             return device.array(nothing) if isinstance(source, Array) else returned(nothing)
         pieces = each_as_ikj(source, axes)
@@ -116,9 +125,20 @@ def _combined(devices: list[Device], operation: Operation, x: Data, step: int) -
     def of_pieces(name: str, dtype: DType) -> NDArray[Any]:
         parts = np.empty((len(starts), outer, inner), dtype.numpy)
         for part, start in zip(parts, starts, strict=True):
-            _reduce(devices, OPERATIONS[name], x[:, start : start + step], part)
+            _reduce(devices, operation_of(name), x[:, start : start + step], part)
         return np.moveaxis(parts, 0, -1)
 
+    if operation.declared:
+        if operation.joined is None:
+            raise UnsupportedError(
+                f"a reduction whose map uses i takes at most {step:,} of these {length:,} elements at once: "
+                "positions in pieces would start anew"
+            )
+        kinds = kinds_of(operation, whole)
+        states = [
+            of_pieces(name, I32 if kind == WHOLE else F32) for name, kind in zip(operation.states, kinds, strict=True)
+        ]
+        return operation.joined(states, length, whole)
     parts = of_pieces(operation.of_parts or operation.name, I32 if whole else element_of(x).sums)
     if not operation.index:
         return operation.combine(parts.astype(np.int64 if whole else np.float64), length)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.cases.base import Exhibit, Size, Trial
-from webmm.cases.reduce import elements, smaller, special_rows, strided
+from webmm.cases.row_trials import elements, smaller, special_rows, strided
 from webmm.cases.steps.rows import NormalisationSubject
 from webmm.cases.streaming import SHOWN_SIZES, Streamed, StreamingOp, drawn, spread
 from webmm.dtypes import MATRIX_DTYPES, WIDE, DType, dtype_of

@@ -10,28 +10,30 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.cases import declared
 from webmm.cases.base import Exhibit, Size, Trial
 from webmm.cases.exact import ExactCase, Input, Ladder
-from webmm.cases.products import reduced
+from webmm.cases.row_trials import LARGEST, elements, smaller, special_rows, strided
 from webmm.cases.steps.rows import ReductionSubject
 from webmm.cases.streaming import DEFAULT_SIZES, Streamed, StreamingOp, drawn, spread
 from webmm.dtypes import F16, F32, I32, DType
 from webmm.engine.device import Device
-from webmm.kernels.base import LOOP_LIMIT
-from webmm.kernels.reduce.base import CHAIN, ReduceKernel
+from webmm.kernels.base import Kernel
+from webmm.kernels.reduce.base import ReduceKernel
 from webmm.kernels.reduce.per_row import PerRow
+from webmm.kernels.reduce.row_tiles import RowTiles
 from webmm.kernels.reduce.serial import Serial
 from webmm.kernels.reduce.tree import Alone, Subgroup, Tree
 from webmm.kernels.reduce.two_pass import TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.measure.verify import product_bound, sum_bound
-from webmm.problems.reduce import OPERATIONS, Reduction, Span, operation_of, reduction
+from webmm.problems.base import Problem
+from webmm.problems.reduce import DECLARED, OPERATIONS, Reduction, Span, operation_of, reduction
 
 # The ladder of the page. On GPUs, the settings of stages that Python would not choose are the fastest at 512×8192 and
 # 128×32768 on an H200; a subgroup of `alone` has 32 lanes on most. CPU adapters have few lanes, and compile slowly.
@@ -47,14 +49,6 @@ ROWS = {
 SUMMED = {F32: (-128, 127), F16: (-1, 1)}
 COMPARED = (-(2**23), 2**23 - 1)
 
-R = TypeVar("R", bound=Reduction)
-
-SMALL, FEW = 2**20, 2**17  # elements of a quick stand-in; elements up to which it has several rows
-LARGEST = 2.0  # magnitude of the outlier in each row of a trial
-LARGEST_DOUBLE = (
-    2.0 - 2.0**-20 + (2**32 - 1) * 2.0**-52
-)  # the other elements have the same high word, and a smaller low word
-
 
 class ReduceCase(Streamed[Reduction]):
     """An array x[outer, length, inner], and the expected results of some of its rows."""
@@ -64,12 +58,13 @@ class ReduceCase(Streamed[Reduction]):
         self.operation = operation_of(p.operation)
         self.x = _drawn_for(p).reshape(p.outer, p.length, p.inner)
         self.inputs = {"x": device.array(self.x)}
-        self.checked = spread(p.results, p.length)
-        self.scale = "·Σ|x|" if p.rounded_sums else "·Π|x|" if p.operation == "prod" else ""
+        self.checked = spread(p.results, p.length * (declared.WORK if self.operation.declared else 1))
+        sums = p.rounded_sums and not self.operation.declared
+        self.scale = "·Σ|x|" if sums else "·Π|x|" if p.operation == "prod" else ""
 
     @property
     def bound(self) -> float:
-        """The rounding error; 0 except for sums and products of floats."""
+        """The rounding error; 0 except for sums and products of floats; 1 for declared ones, whose unit it is."""
         return rounding(self.problem)
 
     @functools.cached_property
@@ -85,6 +80,8 @@ class ReduceCase(Streamed[Reduction]):
     def unit(self) -> NDArray[np.float64] | float:
         """Σ|x|, for a mean divided by the length; for logsumexp a constant plus max|x|; for a product its magnitude."""
         name, least = self.operation.name, float(np.finfo(np.float32).tiny)
+        if self.operation.declared:
+            return np.maximum(declared.allowed(self.problem, self._rows), least)
         if not self.bound:
             return 1.0
         if name == "prod":
@@ -101,6 +98,8 @@ class ReduceCase(Streamed[Reduction]):
 
     def error(self, got: NDArray[Any]) -> float:
         """Return the largest error, for integers in units; inf if a result is missing or NaN."""
+        if self.operation.declared:
+            return declared.error(self.at_checked(got).astype(np.float64), self.expected, self.unit)
         if self.operation.index or self.problem.dtype != I32:
             return super().error(got)
         return float(np.abs(self.at_checked(got).astype(np.float64) - self.expected).max())
@@ -121,7 +120,11 @@ class ReduceOp(StreamingOp[Reduction]):
 
     def __init__(self, variant: str = "") -> None:
         super().__init__(variant)
-        self.dtypes = OPERATIONS[self.variant].dtypes
+        self.dtypes = operation_of(self.variant).dtypes
+
+    def knows(self, variant: str) -> bool:
+        """Return whether it is an operation of ours, or a declared one."""
+        return variant in OPERATIONS or variant in DECLARED
 
     def along(self, size: Size, dtype: DType) -> Reduction:
         """Return the reduction of a dense array."""
@@ -133,7 +136,7 @@ class ReduceOp(StreamingOp[Reduction]):
 
     def out_dtype(self, dtype: DType) -> DType:
         """Return the dtype of the result of a call: means and logsumexp of float64 are no problems of this op."""
-        return OPERATIONS[self.variant].out_dtype(dtype)
+        return operation_of(self.variant).out_dtype(dtype)
 
     def reference(self, problem: Reduction, row: Sequence[float]) -> Iterable[tuple[float, float]]:
         """Return the result of a row, and the unit of its error, as `ReduceCase.unit` has it."""
@@ -187,7 +190,9 @@ class ReduceOp(StreamingOp[Reduction]):
         x = elements(p)
         expected = operation.exact(np.moveaxis(x, 1, -1)).astype(np.float64)
         out = p.out_dtype.eps if p.out_dtype != F32 else 0.0
-        if operation.name == "logsumexp":
+        if operation.declared:
+            allowed = declared.allowed(p, np.moveaxis(x, 1, -1))
+        elif operation.name == "logsumexp":
             allowed = np.full(expected.shape, sum_bound(p.length, p.out_dtype) * (8 + LARGEST))
         elif operation.name == "prod":
             allowed = rounding(p) * np.abs(expected)
@@ -196,9 +201,9 @@ class ReduceOp(StreamingOp[Reduction]):
         return Trial({"x": strided(x, p)}, expected, allowed)
 
     def extremes(self, problem: Reduction) -> Trial | None:
-        """Return rows with infinities and NaN; None for int32, whose trial has the ends of its range."""
+        """Return rows with infinities and NaN; None for int32, and for declared ones: order matters."""
         p = problem
-        if p.dtype == I32:
+        if p.dtype == I32 or operation_of(p.operation).declared:
             return None
         x = special_rows(p)
         with np.errstate(all="ignore"):
@@ -207,6 +212,14 @@ class ReduceOp(StreamingOp[Reduction]):
         largest = np.where(finite, np.abs(expected), 0.0)
         allowed = rounding(p) * (8 + LARGEST) if p.operation == "logsumexp" else rounding(p) * largest
         return Trial({"x": strided(x, p)}, expected, np.where(finite, allowed, 0.0))
+
+    def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:
+        """Yield all stages on the examples, and on two declared operations, whose states differ most."""
+        yield from super().shaders()
+        for stage, (name, dtype) in itertools.product(self.stages, declared.SHOWN):
+            problem = _reduction(name, (64, 31, 1) if stage is RowTiles else (64, 4097, 7), dtype)
+            if stage().unsuited(problem) is None:
+                yield f"{name} {dtype.name}", stage(), problem
 
     def examples(self) -> Iterator[tuple[str, Reduction]]:
         """Yield each operation and dtype, with rows and columns that tiles divide and that they do not."""
@@ -220,6 +233,8 @@ class ReduceOp(StreamingOp[Reduction]):
 def rounding(problem: Reduction) -> float:
     """Return the largest error that rounding can explain, as a multiple of the case's unit."""
     p = problem
+    if operation_of(p.operation).declared:
+        return 1.0
     if p.dtype != I32 and p.operation == "prod":
         return product_bound(p.length, p.out_dtype)
     return sum_bound(p.length, p.out_dtype) if p.rounded_sums else 0.0
@@ -232,88 +247,6 @@ def _drawn_for(p: Reduction) -> NDArray[Any]:
     if p.operation != "prod":
         return drawn(p.flops, p.dtype)
     return np.asarray(np.exp(drawn(p.flops, F32) * min(1 / 32, 8 / math.sqrt(p.length))).astype(p.dtype.numpy))
-
-
-# Shared by the trials of reductions and normalisations
-
-
-def smaller(kernel: ReduceKernel, p: R) -> Iterator[R]:
-    """Yield problems with few rows, or strips of columns, that take as many levels of loops as `p`."""
-    first = kernel.dispatches[0]
-    assert isinstance(first, ReduceKernel)
-    step = first.step * first.splits
-    most = max(SMALL, step, p.flops // 8)
-    whole = [2, 1, 0, *(CHAIN**level + more for level in (1, 2, 3) for more in (1, 0))]
-    if first.steps(p) > LOOP_LIMIT:  # as it then stays
-        whole = [LOOP_LIMIT + 2, *whole]
-    lengths = [n for n in (steps * step + p.length % step for steps in whole) if 0 < n <= p.length]
-    rows = next((n for n in (3, 9, 33, 65, 129, 257) if first.workgroups(replace(p, outer=n, inner=1)) > 1), 3)
-    inner = 1 if p.inner == 1 else reduced(p.inner, math.lcm(first.columns, 4), 1)
-    for length, offset in itertools.product(dict.fromkeys((*lengths, p.length)), (0, 1)):
-        outer = max(1, min(p.outer, rows if inner == 1 else 2, FEW // (length * inner)))
-        along_j, along_k = Span.dense(length, inner), Span(length * inner, 1, length)
-        if inner == 1 and p.x.stride != 1:
-            along_j = Span(2 * length, 2, 1)
-        if outer * length * inner <= most:
-            for span in (along_k, along_j) if p.x.stride < p.x.inner_stride else (along_j, along_k):
-                x = replace(span, offset=offset)
-                yield replace(p, outer=outer, length=length, inner=inner, x=x, y_offset=p.y_offset % 4)
-
-
-def elements(p: Reduction) -> NDArray[Any]:
-    """Return x[i, k, j] without zeros, with an outlier at a random place of each row, and at the end of the first row.
-
-    Elements are multiples of 1/4, whose sums are exact; for products near 1, above and below; for int32 odd; for maxima
-    and minima of float64 numbers whose high words differ in the sign only.
-    """
-    rng = np.random.default_rng(0)
-    x = np.resize(_pattern(p, rng), (p.outer, p.length, p.inner))
-    places = rng.integers(0, p.length, (p.outer, p.inner))
-    places[0, 0] = p.length - 1
-    i, j = np.ogrid[: p.outer, : p.inner]
-    largest = 2**31 - 1 if p.dtype == I32 else LARGEST_DOUBLE if _compared(p) else LARGEST
-    x[i, places, j] = -largest if p.operation in ("min", "argmin") else largest
-    return x
-
-
-def special_rows(p: Reduction) -> NDArray[Any]:
-    """Return elements() with rows, in turn, of only -∞, and with a NaN, ∞, -∞, or both infinities."""
-    x = elements(p)
-    rows = np.moveaxis(x, 1, -1).reshape(-1, p.length)  # a copy, unless inner is 1
-    places = np.random.default_rng(1).integers(0, p.length, len(rows))
-    numbers = np.arange(len(rows))
-    for i, value in enumerate((-math.inf, math.nan, math.inf, -math.inf, math.inf)):
-        rows[numbers[i::5], places[i::5]] = value
-    rows[::5] = -math.inf
-    rows[4::5, 0] = -math.inf
-    return np.ascontiguousarray(np.moveaxis(rows.reshape(p.outer, p.inner, p.length), -1, 1))
-
-
-def _compared(p: Reduction) -> bool:
-    """Return whether `p` is the maximum, minimum or position of doubles."""
-    return p.dtype.wide and operation_of(p.operation).compared
-
-
-def _pattern(p: Reduction, rng: np.random.Generator) -> NDArray[Any]:
-    count = 4099  # a prime, so that rows of no usual length repeat
-    if p.dtype == I32:
-        return np.asarray(rng.integers(-(2**30), 2**30, count, np.int32) | np.int32(1))
-    if _compared(p):
-        return np.asarray(rng.choice([-1, 1], count) * (LARGEST_DOUBLE - rng.integers(1, 2**32, count) * 2.0**-52))
-    if p.operation != "prod":
-        return rng.choice(np.array([-0.75, -0.5, -0.25, 0.25, 0.5, 0.75], np.float32), count)
-    step = max(1 / 64, p.dtype.eps)
-    above = round(count * math.log(1 - step) / (math.log(1 - step) - math.log(1 + step)))
-    near = np.repeat(np.array([1 + step, 1 - step], np.float32), (above, count - above))
-    return np.asarray(rng.permutation(near) * rng.choice(np.array([-1, 1], np.float32), count))
-
-
-def strided(x: NDArray[Any], p: Reduction) -> NDArray[Any]:
-    """Return the buffer with x[i, k, j] in the layout of `p`."""
-    buffer = np.full(p.buffers()[0].end, np.nan if x.dtype.kind == "f" else -77, x.dtype)
-    strides = (buffer.itemsize * far for far in (p.x.outer_stride, p.x.stride, p.x.inner_stride))
-    np.lib.stride_tricks.as_strided(buffer[p.x.offset :], x.shape, tuple(strides))[...] = x
-    return buffer
 
 
 def _reduction(operation: str, size: Size, dtype: DType) -> Reduction:

@@ -60,6 +60,14 @@ class Reductions:
         """Return the mean; as `sum()` otherwise."""
         return self._reduced("mean", axis, keepdims, dtype)
 
+    def var(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Self:
+        """Return the variance of the population, divided by the number of elements; as `sum()` otherwise."""
+        return self._reduced("var", axis, keepdims, dtype)
+
+    def std(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Self:
+        """Return its square root, the standard deviation; as `sum()` otherwise."""
+        return self._reduced("std", axis, keepdims, dtype)
+
     def max(self, axis: Any = None, keepdims: bool = False) -> Self:
         """Return the maximum; as `sum()` otherwise."""
         return self._reduced("max", axis, keepdims)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.dtypes import F32, I32, MATRIX_DTYPES, WIDE, WIDE_FEATURES, DType, dtype_of
+from webmm.dtypes import BOOL, F32, I32, MATRIX_DTYPES, WIDE, WIDE_FEATURES, DType, dtype_of
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.problems.base import Extent, Problem, check_floats
 
@@ -35,6 +35,12 @@ class Operation:
     native: bool = False  # of float64 it needs the feature shader-f64
     arithmetic: float = 1.0  # instructions per element, in multiply-adds
     of_parts: str = ""  # the operation whose results over parts of a row give the result over all of it; "" for itself
+    declared: bool = False  # it is a user's, or ours, in expressions: webmm/problems/declared.py
+    values: int = 1  # of a partial result, of four bytes each
+    yields: tuple[str, str] = ("", "")  # the kinds of its results for floats and for int32; "" for that of the elements
+    refused: tuple[str, str] = ("", "")  # why it does not take floats, or int32
+    states: tuple[str, ...] = ()  # of a declared one: the operations whose results are the values of a partial result
+    joined: Callable[[list[NDArray[Any]], int, bool], NDArray[Any]] | None = None  # the results from these of parts
 
     @property
     def compared(self) -> bool:
@@ -44,16 +50,20 @@ class Operation:
     @property
     def multiplied(self) -> bool:
         """Whether it is computed as a matrix product with ones for float64: for sum and mean."""
-        return self.sums and not self.native
+        return self.sums and not self.native and not self.declared
 
     @property
     def dtypes(self) -> tuple[DType, ...]:
         """The element types of a `Reduction` by this operation."""
-        return (*MATRIX_DTYPES, *([I32] if self.integers else []), *(() if self.multiplied else WIDE))
+        floats = () if self.refused[0] else MATRIX_DTYPES
+        return (*floats, *([I32] if self.integers else []), *(() if self.multiplied or self.declared else WIDE))
 
     def out_dtype(self, dtype: DType) -> DType:
-        """Return the type of the result: int32 for a position, else that of the elements."""
-        return I32 if self.index else dtype
+        """Return the type of the result: int32 for a position, else that of the elements, or of a declared result."""
+        kind = self.yields[1 if dtype == I32 else 0]
+        if kind == "f32":
+            return F32 if dtype == I32 else dtype
+        return I32 if self.index or kind == "i32" else BOOL if kind == "bool" else dtype
 
     def beyond(self, dtype: DType) -> float:
         """Return `outside`, with infinities clamped to the range of int32 for that type."""
@@ -61,6 +71,8 @@ class Operation:
 
     def exact(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return the results along the last axis: for floats in a longer type, for int32 modulo 2^32."""
+        if self.declared:
+            return self.reference(x if x.dtype.kind == "i" else x.astype(np.float64))
         if x.dtype.kind == "i":
             return self.reference(x.astype(np.int64)).astype(np.int32)
         return self.reference(x.astype(np.longdouble if x.dtype == np.float64 else np.float64))
@@ -101,10 +113,16 @@ OPERATIONS = {
 }
 
 
+DECLARED: dict[str, Operation] = {}  # by name; never removed, since cached problems refer to them
+
+
 def operation_of(name: str) -> Operation:
     """Return the operation called `name`; raises ProblemError for an unknown one."""
+    if name in DECLARED:
+        return DECLARED[name]
     if name not in OPERATIONS:
-        raise ProblemError(f"unknown reduction {name!r}; choose from {', '.join(OPERATIONS)}")
+        known = [*OPERATIONS, *(other for other in DECLARED if not other.startswith("own_"))]
+        raise ProblemError(f"unknown reduction {name!r}; choose from {', '.join(known)}, or pass a webmm.Reduction")
     return OPERATIONS[name]
 
 
@@ -113,6 +131,9 @@ def check_types(operation: Operation, dtype: DType, out_dtype: DType) -> None:
 
     Results of floats are floats, those of int32 are int32, those of float64 are float64; positions are int32.
     """
+    if operation.declared:
+        check_declared(operation, dtype, out_dtype)
+        return
     if dtype.wide and not operation.index:
         if out_dtype != dtype:
             raise ProblemError(f"{operation.name} of {dtype.name} is not stored as {out_dtype.name}; cast the result")
@@ -124,6 +145,22 @@ def check_types(operation: Operation, dtype: DType, out_dtype: DType) -> None:
     if operation.index or dtype == I32:
         if out_dtype != I32:
             raise ProblemError(f"{operation.name} of {dtype.name} results in int32, not in {out_dtype.name}")
+    else:
+        check_floats("reductions", out_dtype)
+
+
+def check_declared(operation: Operation, dtype: DType, out_dtype: DType) -> None:
+    """Raise ProblemError as `check_types()` does, for a declared operation."""
+    if dtype.wide:
+        raise ProblemError(f"{operation.name} is computed in float32; cast its operand, e.g. x.astype('float32')")
+    if dtype != I32:
+        check_floats("reductions", dtype)
+    if why := operation.refused[1 if dtype == I32 else 0]:
+        raise ProblemError(f"{operation.name} does not take {dtype.name}: {why}")
+    natural = operation.out_dtype(dtype)
+    if natural not in MATRIX_DTYPES:
+        if out_dtype != natural:
+            raise ProblemError(f"{operation.name} of {dtype.name} results in {natural.name}, not in {out_dtype.name}")
     else:
         check_floats("reductions", out_dtype)
 
@@ -221,7 +258,8 @@ class Reduction(Problem):
     @property
     def rounded_sums(self) -> bool:
         """Whether the order of additions changes the result: for sums of floats."""
-        return operation_of(self.operation).sums and self.dtype != I32
+        operation = operation_of(self.operation)
+        return operation.sums and self.dtype != I32
 
     @property
     def features(self) -> frozenset[str]:

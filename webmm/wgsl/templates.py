@@ -15,6 +15,7 @@ from jinja2.bccache import Bucket, BytecodeCache
 
 from webmm.errors import ConfigError
 from webmm.files import write_atomically
+from webmm.wgsl import reductions
 from webmm.wgsl.epilogues import OWN
 
 OPTIONS: dict[str, Any] = {
@@ -41,11 +42,19 @@ def _own_epilogue(name: str) -> str | None:
     return f"{{% raw %}}{own.text}{{% endraw %}}" if own else None
 
 
+def _own_reduction(name: str) -> str | None:
+    """Return the template of a declared reduction, operations/NAME.wgsl; None if there is none."""
+    own = reductions.OWN.get(name.removeprefix("operations/").removesuffix(".wgsl"))
+    return own.template if own else None
+
+
 def _loader(folder: Path) -> jinja2.BaseLoader:
     """Return the loader of templates in `folder`, of plugins' by their absolute paths, and of epilogues."""
     files: dict[str, jinja2.BaseLoader] = {prefix: jinja2.FileSystemLoader(root) for prefix, root in ROOTS.items()}
     own, built_in = jinja2.FunctionLoader(_own_epilogue), jinja2.FileSystemLoader(folder / "epilogues")
     files["epilogues"] = jinja2.ChoiceLoader([own, built_in])
+    reduce = jinja2.FileSystemLoader(folder / "reduce")
+    files["reduce"] = jinja2.ChoiceLoader([jinja2.FunctionLoader(_own_reduction), reduce])
     return jinja2.ChoiceLoader([_Prefixes(files), jinja2.FileSystemLoader(folder)])
 
 

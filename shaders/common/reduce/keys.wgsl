@@ -11,6 +11,8 @@
 {% set integers, doubles = elements.integers, elements.doubles %}
 {% set key = ["high", "low"] if doubles else ["key"] if positions else [] %}
 {% set fields = key + (["at"] if positions else []) %}
+{% set types = ["u32", "u32", "u32"] %}
+{% set yields = "i32" if positions else elements.number() %}
 {% set extreme = "smallest" if falls else "largest" %}
 
 {#

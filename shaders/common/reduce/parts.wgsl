@@ -10,7 +10,8 @@
   An operation is a file of its own, shaders/reduce/operations/NAME.wgsl, which defines:
 
       fields                    the members of Part, "at" among them if it has a position; none if it is a number
-      scalar                    the type of such a member, or of the number
+      types                     the types of these members, or of the number
+      yields                    the type of the result
       functions(four, f, u, i)  none(), lift() and merge() for one element or `four`; f, u and i are the types of the
                                 element, its key and its bits
       lift(four, x, place)      the call of lift(), or the element itself
@@ -27,7 +28,7 @@
 
 {# The type of a partial result, and of four. #}
 {% macro part(four="") -%}
-{{ "Part" ~ four if fields else vectors[operation.scalar] if four else operation.scalar }}
+{{ "Part" ~ four if fields else vectors[operation.types[0]] if four else operation.types[0] }}
 {%- endmacro %}
 
 {# The functions of partial results; with `vector`, those of four, too. #}
@@ -48,31 +49,34 @@ fn component(four: {{ part("4") }}, i: u32) -> {{ part() }} {
 }
 
 {% endif %}
-fn result(part: {{ part() }}) -> {{ "i32" if "at" in fields else elements.number() }} {
+fn result(part: {{ part() }}) -> {{ operation.yields }} {
 {{ operation.result() }}
 }
 {% endmacro %}
 
-{# Between two dispatches: vec4u for doubles, vec2 of f64, or vec2u. #}
-{% set as_bits = operation.scalar != "u32" and not elements.native %}
+{# Between two dispatches: vec4u for doubles and more than two values, vec2 of f64, or vec2u. #}
+{% set wide = elements.doubles or fields | length > 2 %}
 
 {% macro pack(part) -%}
 {% set words = [] %}
 {% for field in fields or [""] %}
 {% set value = part ~ ("." ~ field if field else "") %}
+{% set as_bits = operation.types[loop.index0] != "u32" and not elements.native %}
 {% set _ = words.append("bitcast<u32>(" ~ value ~ ")" if as_bits else value) %}
 {% endfor %}
-{% for _ in range(words | length, 4 if elements.doubles else 2) %}
+{% for _ in range(words | length, 4 if wide else 2) %}
 {% set _ = words.append("0.0" if elements.native else "0u") %}
 {% endfor %}
-{{ "vec4u" if elements.doubles else vec2r if elements.native else "vec2u" }}({{ words | join(", ") }})
+{{ "vec4u" if wide else vec2r if elements.native else "vec2u" }}({{ words | join(", ") }})
 {%- endmacro %}
 
 {% macro unpack(pair) -%}
 {% set values = [] %}
-{% for c in "xyz"[:fields | length or 1] %}
+{% for c in "xyzw"[:fields | length or 1] %}
 {% set value = pair ~ "." ~ c %}
-{% set _ = values.append("bitcast<" ~ operation.scalar ~ ">(" ~ value ~ ")" if as_bits else value) %}
+{% set as_bits = operation.types[loop.index0] != "u32" and not elements.native %}
+{% set type = operation.types[loop.index0] %}
+{% set _ = values.append("bitcast<" ~ type ~ ">(" ~ value ~ ")" if as_bits else value) %}
 {% endfor %}
 {{ "Part(" ~ values | join(", ") ~ ")" if fields else values[0] }}
 {%- endmacro %}

@@ -1,6 +1,7 @@
 {# log Σ exp(x), also for softmax. A partial result is relative to the largest element, so that nothing overflows. #}
 {% import "common/reduce/elements.wgsl" as elements with context %}
-{% set fields, scalar, at_once = ["top", "sum"], elements.number(), true %}
+{% set fields, types, at_once = ["top", "sum"], [elements.number(), elements.number()], true %}
+{% set yields = elements.number() %}
 {% set native = elements.native %}
 
 {% macro constants() %}

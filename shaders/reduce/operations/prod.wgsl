@@ -1,6 +1,6 @@
 {# The product. #}
 {% import "reduce/operations/sum.wgsl" as sum with context %}
-{% set fields, scalar, at_once = sum.fields, sum.scalar, sum.at_once %}
+{% set fields, types, at_once, yields = sum.fields, sum.types, sum.at_once, sum.yields %}
 {% set lift, result = sum.lift, sum.result %}
 
 {% macro functions(four, f, u, i) %}

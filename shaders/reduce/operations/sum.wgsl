@@ -1,6 +1,6 @@
 {# The sum. #}
 {% import "common/reduce/elements.wgsl" as elements with context %}
-{% set fields, scalar, at_once = [], elements.number(), false %}
+{% set fields, types, at_once, yields = [], [elements.number()], false, elements.number() %}
 
 {% macro functions(four, f, u, i) %}
 fn none{{ four }}() -> {{ f }} {

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.cases.declared import running as running_of
 from webmm.cases.steps.reference import Floats, Origins, Reference, by_part
 from webmm.cases.steps.subject import Subject
 from webmm.dtypes import F32, I32
+from webmm.problems.declared import declaration_of
 from webmm.problems.normalise import NORMALISATIONS
 from webmm.problems.reduce import operation_of
 
@@ -67,6 +69,13 @@ class ReductionSubject(Subject):
                 steps = np.flatnonzero(parts == part)
                 found[steps] = steps[order[steps].astype(int)]
             return found, np.zeros(self.length)
+        operation = operation_of(name)
+        if operation.declared:
+            terms = declaration_of(operation).terms(x.astype(self.case.x.dtype))
+            of_ints = self.problem.dtype == I32
+            values = by_part(parts, x, lambda x: running_of(terms, x.astype(np.int32) if of_ints else x, self.length))
+            counts = by_part(parts, np.ones(self.length), np.cumsum)
+            return values, (F32.exp_error + counts * F32.eps) * (1 + np.abs(values))
         if self.problem.dtype == I32:
             running = RUNNING.get(name, np.cumsum)
             values = by_part(parts, x, lambda values: running(values.astype(np.int64)).astype(np.int32))
@@ -92,6 +101,7 @@ class ReductionSubject(Subject):
         size = np.abs(x).sum() / (self.length if operation.name == "mean" else 1)
         size = 8 + np.abs(x).max() if operation.name == "logsumexp" else size
         size = abs(total) if operation.name == "prod" else size
+        size = float(self.case.unit[self.case.checked == row][0]) if operation.declared else size
         return Reference(
             *(f"y[{row}]", self.length, {"x": {"LOADED": "x"}, "sum": {"ACC": operation.name}}),
             {"x": elements, "sum": self.filled(sums)},

@@ -23,7 +23,8 @@ PAIRS = "array<vec2u>"  # doubles as pairs of words
 def partials(spec: Specialisation) -> str:
     """Return the WGSL type of the buffer of partial results between two dispatches."""
     doubles = "array<vec2<f64>>" if spec.native else "array<vec4u>"
-    return doubles if spec.dtype.wide else "array<vec2u>"
+    wide = operation_of(spec.operation).values > 2
+    return doubles if spec.dtype.wide else "array<vec4u>" if wide else "array<vec2u>"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class ReduceParams:
     inner_stride: U32 = member("along j")
     x_offset: U32 = member("first element of x in its buffer")
     y_offset: U32 = member("first element of y")
+    zero: U32 = member("0, which compilers do not know")
     outside: F32 = member("identity of the operation, used beyond the end")
 
     @classmethod
@@ -47,7 +49,9 @@ class ReduceParams:
         return cls(
             *(p.outer, p.length, p.inner),
             *(x.outer_stride, x.stride, x.inner_stride),
-            *(x.offset, p.y_offset, operation_of(p.operation).outside),
+            *(x.offset, p.y_offset),
+            zero=0,
+            outside=operation_of(p.operation).outside,
         )
 
 

@@ -51,11 +51,11 @@ class SecondPass(CombiningKernel):
 
     def scratch(self, problem: Reduction) -> tuple[Texture | Scratch, ...]:
         """A partial result for each split and result."""
-        return (Scratch(PARTIALS, self.splits * problem.results * partial_bytes(problem.dtype)),)
+        return (Scratch(PARTIALS, self.splits * problem.results * partial_bytes(problem)),)
 
     def scratch_rule(self, problem: Reduction) -> dict[str, Any]:
         """The rule of their bytes."""
-        return {PARTIALS: f"{self.splits * partial_bytes(problem.dtype)} * outer * inner"}
+        return {PARTIALS: f"{self.splits * partial_bytes(problem)} * outer * inner"}
 
     def dispatch(self, problem: Reduction) -> tuple[int, int, int]:
         """A workgroup per result."""
@@ -79,7 +79,7 @@ class SecondPass(CombiningKernel):
 
     def traffic(self, problem: Reduction) -> Traffic:
         """Count the loads of partial results, which lie apart if there are several results."""
-        p, ends, steps, size = problem, self.combination, self.steps(problem), partial_bytes(problem.dtype)
+        p, ends, steps, size = problem, self.combination, self.steps(problem), partial_bytes(problem)
         return Traffic(
             workgroups=p.results,
             invocations=self.invocations,

@@ -6,20 +6,19 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from webmm.dtypes import DType
 from webmm.kernels.base import Kernel, ceil_div
 from webmm.kernels.traffic import Traffic
 from webmm.problems.reduce import Reduction, operation_of
 
 PARTIALS = "partials"
-PARTIAL_BYTES = 8  # of a partial result in workgroup memory; twice that for doubles
+PARTIAL_BYTES = 8  # of a partial result in workgroup memory; twice that for doubles and more than two values
 SECTOR = 32  # bytes that GPUs load at least
 LANES = 32  # of a subgroup, of most GPUs
 
 
-def partial_bytes(dtype: DType) -> int:
+def partial_bytes(problem: Reduction) -> int:
     """Return the size of a partial result in that buffer, in bytes."""
-    return 16 if dtype.wide else 8
+    return 2 * PARTIAL_BYTES if problem.dtype.wide or operation_of(problem.operation).values > 2 else PARTIAL_BYTES
 
 
 @dataclass(frozen=True)
@@ -89,6 +88,11 @@ class Counted(Kernel[Reduction]):
         """How invocations combine their partial results: not at all."""
         return Combination()
 
+    def workgroup_bytes_for(self, problem: Reduction) -> int:
+        """Return the bytes of workgroup memory for `problem`: twice `workgroup_bytes` for wide partial results."""
+        more = partial_bytes(problem) // PARTIAL_BYTES if operation_of(problem.operation).values > 2 else 1
+        return super().workgroup_bytes_for(problem) * more
+
     def loads(self, problem: Reduction) -> int:
         """Return how many times an element is loaded."""
         del problem
@@ -106,7 +110,7 @@ class Counted(Kernel[Reduction]):
     def written(self, problem: Reduction) -> int:
         """Return the bytes that are written."""
         if self.writes == PARTIALS:
-            return self.splits * problem.results * partial_bytes(problem.dtype)
+            return self.splits * problem.results * partial_bytes(problem)
         return problem.bytes - problem.flops * problem.dtype.itemsize
 
     def traffic(self, problem: Reduction) -> Traffic:
