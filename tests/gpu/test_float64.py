@@ -25,7 +25,7 @@ from webmm.kernels.gemm.split_k import SplitK
 from webmm.problems.gemm import HIGH_F64, gemm
 from webmm.problems.product import LAYOUTS, transposes
 from webmm.report.choice import explain
-from webmm.wgsl.epilogues import Epilogue
+from webmm.wgsl.own import Epilogue
 
 K = 200
 WITHOUT_F64 = (Slices(), Software())

@@ -17,7 +17,7 @@ from webmm.kernels.gemm.slices import DoubleParams, Slices, Software
 from webmm.kernels.gemm.slices_unit import SlicesUnit
 from webmm.kernels.gemm.split_k import SplitK
 from webmm.problems.gemm import gemm
-from webmm.wgsl.epilogues import Epilogue
+from webmm.wgsl.own import Epilogue
 from webmm.wgsl.params import layout, pack
 from webmm.wgsl.render import params_bytes, render
 

@@ -14,7 +14,8 @@ SCRIPTS = PACKAGE.parent / "web" / "python"  # the runtime library of translated
 # Lowest first. Each layer is a module or a package; modules of one package may import each other, but not in a circle.
 LAYERS = (
     *("version", "lazy", "errors", "text", "dtypes", "log", "config", "files", "wgsl", "measure"),
-    *("wgsl.compilers", "wgsl.params", "wgsl.epilogues", "wgsl.templates", "wgsl.expressions", "measure.records"),
+    *("wgsl.compilers", "wgsl.activations", "wgsl.params", "wgsl.expressions", "wgsl.functions", "wgsl.own"),
+    *("wgsl.epilogues", "wgsl.templates", "measure.records"),
     *("arguments.arrays", "arguments.options", "arguments.quantized"),
     "problems",
     *("kernels", "hooks", "wgsl.subgroups", "wgsl.render", "wgsl.export", "wgsl.places"),

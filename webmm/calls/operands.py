@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -111,6 +111,16 @@ class Temporaries:
         if array.element != dtype or (array.strides[0] != 1 and array.shape[0] != 1):
             array = self._own(self.device.array(array.numpy(), dtype))
         return array
+
+    def spread(self, operands: Sequence[Operandish], shape: tuple[int, ...]) -> list[Array]:
+        """Return operands of an epilogue, which were checked, on the device and broadcast to `shape`."""
+        found = [self.array(x) for x in operands]
+        return [
+            (x if all(stride >= 0 for stride in x.strides) else self._own(self.device.array(x.numpy()))).broadcast_to(
+                shape
+            )
+            for x in found
+        ]
 
     def sum(self, size: int, dtype: DType) -> Array:
         """Return an array for `size` partial sums; the same array is returned again while it is large enough."""

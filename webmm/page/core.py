@@ -45,7 +45,8 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         *("BATCH_TIME", "COLD", "MIN_SAMPLES", "SAMPLE_TIME", "Timing", "WAKE", "WARM_UP", "sample_count"),
     ),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
-    "webmm.wgsl.epilogues": ("ACTIVATIONS", "BIASES", "Epilogue", "Terms", "activation_name"),
+    "webmm.wgsl.epilogues": ("ACTIVATIONS", "BIASES", "Terms", "activation_name"),
+    "webmm.wgsl.functions": ("Function", "Link", "OWN"),
     "webmm.kernels": ("STAGES", "configure", "depths", "kernel_class"),
     "webmm.kernels.base": (
         *(

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from webmm.dtypes import BOOL, I32, DType
 from webmm.errors import ProblemError
+from webmm.wgsl.activations import gelu, gelu_tanh, relu, silu
 
 REAL, WHOLE, TRUTH = KINDS = ("f32", "i32", "bool")
 NUMERIC = (REAL, WHOLE)
@@ -28,6 +29,7 @@ NUMPY: Mapping[str, type[np.generic]] = {REAL: np.float32, WHOLE: np.int32, TRUT
 MAX_DEPTH = 120  # levels of brackets; browsers refuse WGSL with more than 128
 MAX_PARTS = 2000  # names, literals, operators and calls; a thousand tanh() compile for seconds on a CPU
 PLAIN = 2.0**16  # the largest literal in WGSL, and the inverse of the smallest: products of seven do not overflow
+OWN_FUNCTIONS = "_f32("  # suffix, with the bracket of a call, of the functions of shaders/elementwise/functions.wgsl
 SHOWN = 80  # characters of an expression in a message
 
 
@@ -56,6 +58,11 @@ FUNCTIONS = {
     "log": Function(np.log, 1, {REAL: "log_f32"}),
     "sqrt": Function(np.sqrt, 1, {REAL: "sqrt_f32"}),
     "tanh": Function(np.tanh, 1, {REAL: "tanh_f32"}),
+    "sigmoid": Function(lambda x: 1 / (1 + np.exp(-x)), 1, {REAL: "sigmoid_f32"}),
+    "relu": Function(relu, 1, {REAL: "relu_f32"}),
+    "gelu": Function(gelu, 1, {REAL: "gelu_f32"}),
+    "gelu_tanh": Function(gelu_tanh, 1, {REAL: "gelu_tanh_f32"}),
+    "silu": Function(silu, 1, {REAL: "silu_f32"}),
     "abs": Function(np.abs, 1, {REAL: "abs", WHOLE: "abs"}),
     "maximum": Function(np.maximum, 2, {REAL: "maximum_f32", WHOLE: "max"}),
     "minimum": Function(np.minimum, 2, {REAL: "minimum_f32", WHOLE: "min"}),
@@ -134,6 +141,24 @@ def parsed(text: str) -> ast.expr:
             f"and {MAX_DEPTH}; compute parts of it by calls of their own"
         )
     return tree
+
+
+def renamed(text: str, names: Mapping[str, str]) -> tuple[str, set[str]]:
+    """Return an expression with its names replaced, so that equal ones share a shader, and the names that it has.
+
+    Raises ProblemError for a name that is not among `names`.
+    """
+    tree, used = parsed(text), set()
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and id(node) not in called:
+            if node.id not in names:
+                raise ProblemError(
+                    f"expression {shown(text)}: {node.id} was not given; the operands are {', '.join(names)}"
+                )
+            used.add(node.id)
+            node.id = names[node.id]
+    return ast.unparse(tree), used
 
 
 def shown(text: object) -> str:

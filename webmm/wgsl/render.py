@@ -76,7 +76,7 @@ class Shader:
     @property
     def params(self) -> Layout:
         """The layout of the uniform, in bytes."""
-        return layout(self.kernel.params, real_type(self.features))
+        return layout(self.kernel.uniform(self.spec), real_type(self.features))
 
     def to_json(self) -> dict[str, Any]:
         """Return the shader for other hosts, in JSON types; sizes and offsets of the uniform are in bytes."""
@@ -232,7 +232,7 @@ def _render(
         "pinned": pinned,
         "bindings": bindings,
         "constants": _constants(kernel),
-        "params_struct": wgsl_struct(kernel.params, "Params", real),
+        "params_struct": wgsl_struct(kernel.uniform(spec), "Params", real),
         "tags": tags,
         "watch_struct": wgsl_struct(Watch, "Watch"),
     }
@@ -346,4 +346,4 @@ def params_bytes(kernel: Kernel[Any], problem: Problem) -> bytes:
 
 @functools.lru_cache(maxsize=1024)
 def _params_bytes(cls: type[Kernel[Any]], problem: Problem, real: str) -> bytes:
-    return pack(cls.params.of(problem), real)
+    return pack(cls.uniform(problem).of(problem), real)

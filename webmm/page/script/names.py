@@ -44,7 +44,7 @@ class HostError(Exception):
     """A name without a counterpart in JavaScript."""
 
 
-REGISTRIES = ("webmm.wgsl.epilogues.OWN",)  # filled by user code: empty on the page
+REGISTRIES = ("webmm.wgsl.functions.OWN",)  # filled by user code: empty on the page
 
 
 @dataclass(frozen=True)
