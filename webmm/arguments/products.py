@@ -16,7 +16,7 @@ from webmm.problems.gemm import Gemm
 from webmm.problems.product import Operand
 from webmm.problems.quantized import Quantized
 from webmm.problems.weights import BlockWeights, WeightOnly
-from webmm.wgsl.epilogues import Spread, Terms
+from webmm.wgsl.epilogues import Applied, Spread, Terms
 
 
 def matrix_operand(x: Strided) -> Operand | None:
@@ -215,9 +215,15 @@ def quantized_of(template: Quantized, a: Strided, b: Strided, c: Strided, *terms
     return replace(template, m=m, n=n, a=left, b=right, starts=starts_of(c, *terms))
 
 
-def weighted_of(weights: BlockWeights, a: Strided, words: Strided, *others: Strided) -> WeightOnly:
-    """Return the problem of a matrix, columns of `weights`, and the scales, zero points and dense result of these."""
+def weighted_of(
+    weights: BlockWeights, terms: Applied, operands: Sequence[Strided], a: Strided, words: Strided, *others: Strided
+) -> WeightOnly:
+    """Return the problem of a matrix, columns of `weights`, and the scales, zero points and dense result of these.
+
+    `operands` are those of the activation in `terms`, of the shape of the result.
+    """
     left = matrix_operand(a)
     assert left, "made readable before"
+    applied = vars(replace(terms, spreads=tuple(spread_of(x) for x in operands)))
     sizes, dtypes = (a.shape[0], words.shape[0], weights.shape[0]), (element_of(a), element_of(others[-1]))
-    return WeightOnly(*sizes, *dtypes, left, weights.bits, weights.block, starts_of(words, *others))
+    return WeightOnly(*sizes, *dtypes, left, weights.bits, weights.block, starts_of(words, *others), **applied)

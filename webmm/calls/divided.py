@@ -13,8 +13,8 @@ from numpy.typing import DTypeLike
 
 from webmm.calls.devices import Devices, chosen, concurrently
 from webmm.calls.executor import Labelled, Progress, of_product
-from webmm.calls.operands import data_of
-from webmm.calls.product import checked, operands_of
+from webmm.calls.operands import data_of, operands_of
+from webmm.calls.product import checked
 from webmm.choose import tuned
 from webmm.choose.limits import ASSUMED_RATE, BANDWIDTH, largest_buffer
 from webmm.cut.devices import Types, Worker, divided, proportional, sizes_of
@@ -96,7 +96,8 @@ def on_several(
     """Multiply panels on their devices, or NumPy arrays on several devices (on one if more would not be faster).
 
     `one` is `matmul()` with all arguments bound except the operands and `more`: bias, residual, out and activation.
-    The piece of a lost device is computed by the others. Raises as `matmul()` does, and DeviceLostError if none is left.
+    The piece of a lost device is computed by the others. Raises as `matmul()` does, and DeviceLostError if
+    none is left.
     """
     if device is not None:
         raise ProblemError(

@@ -14,9 +14,9 @@ from webmm.calls import divided
 from webmm.calls.devices import Devices
 from webmm.calls.elementwise import activation_on
 from webmm.calls.executor import Progress
-from webmm.calls.operands import Operandish, Temporaries, data_of, number
+from webmm.calls.operands import Operandish, Temporaries, data_of, number, operands_of
 from webmm.calls.planned import planned
-from webmm.calls.product import Arguments, checked, dispatches, on_device, on_host, operands_of
+from webmm.calls.product import Arguments, checked, dispatches, on_device, on_host
 from webmm.config import Precision, Tune, tune_mode
 from webmm.engine.aliasing import check_separate
 from webmm.engine.device import Array, Device, default_device

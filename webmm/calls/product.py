@@ -26,7 +26,7 @@ from webmm.arguments.products import (
     row_major,
 )
 from webmm.calls.executor import Data, Progress, shrinking
-from webmm.calls.operands import Temporaries, data_of
+from webmm.calls.operands import Temporaries, operands_of
 from webmm.calls.planned import planned
 from webmm.calls.streamed import OVERLAP, StreamedProduct
 from webmm.choose.gemm import pieces
@@ -109,11 +109,6 @@ def checked(
     if isinstance(out, Array):
         check_separate("out", out, {"a": a, "b": b, "bias": bias, **named(operands)})
     return shape, dtype
-
-
-def operands_of(activation: Epilogue | str | None) -> tuple[Data, ...]:
-    """Return the operands of a user's own function, in host memory or on a device."""
-    return tuple(map(data_of, activation.operands)) if isinstance(activation, Epilogue) else ()
 
 
 def named(operands: Sequence[Data]) -> Mapping[str, Data]:

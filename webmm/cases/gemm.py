@@ -26,8 +26,8 @@ from webmm.cases.products import (
     operand_values,
     quarters,
     representable,
+    small_function,
     small_sizes,
-    small_spreads,
 )
 from webmm.cases.steps.products import GemmSubject
 from webmm.dtypes import F32, MATRIX_DTYPES, WIDE, dtype_of
@@ -289,7 +289,7 @@ class GemmOp(Op[Gemm]):
                 b=dense(p.b, (k, n), (p.k, p.n)),
                 c=dense(p.c, (m, n), (p.m, p.n)),
                 bias_offset=0,
-                spreads=small_spreads(p.spreads, m, n),
+                **small_function(p, m, n),
                 **p.trial,
             )
 
@@ -303,12 +303,12 @@ class GemmOp(Op[Gemm]):
         if in_uniform(p.activation):
             a[1::2] *= -1  # an expression may take negative numbers otherwise
         more, added = operand_values(p, rng), bias if p.bias else 0.0
-        product, operands = a @ b, list(more.values())
+        finished = functools.partial(p.reference, c=c, bias=added, operands=list(more.values()))
         values = {"a": a, "b": b, "bias": bias, **({"c": c} if p.beta else {}), **more}
         return Trial(
             buffers_of(p, values, {"a": p.a, "b": p.b, "c": p.c}),
-            representable(p.reference(product, c, added, operands), p.out_dtype),
-            allowed_errors(p, product, c, added, operands),
+            representable(finished(a @ b), p.out_dtype),
+            allowed_errors(p, a @ b, finished),
         )
 
     def examples(self) -> Iterator[tuple[str, Gemm]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from webmm.dtypes import BOOL, F32, I32, DType
 from webmm.kernels.base import LOOP_LIMIT
 from webmm.kernels.product import ProductKernel
 from webmm.problems.product import Operand, Product
-from webmm.wgsl.epilogues import OWN, Spread
+from webmm.wgsl.epilogues import OWN, TRIAL_VALUES, Applied, Spread
 
 # Multiplications of a small problem, at most: usually, if K is divided among workgroups, and with a long K (a tile of
 # 128×128).
@@ -88,9 +88,10 @@ def quarters(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.flo
     return rng.integers(1, 4, shape).astype(np.float64) / 4
 
 
-def small_spreads(spreads: tuple[Spread, ...], m: int, n: int) -> tuple[Spread, ...]:
-    """Return layouts of operands of an epilogue for a small product: of its shape, and read by the same shader."""
-    return tuple(Spread(x.dtype, batch=m * n if x.batch else 0, row=n, column=1) for x in spreads)
+def small_function(p: Applied, m: int, n: int) -> dict[str, Any]:
+    """Return numbers and layouts of operands of a function for a small product: of its shape, for the same shader."""
+    spreads = tuple(Spread(x.dtype, batch=m * n if x.batch else 0, row=n, column=1) for x in p.spreads)
+    return {"values": TRIAL_VALUES[: len(p.values)], "spreads": spreads}
 
 
 def operand_values(p: Any, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
@@ -109,17 +110,20 @@ def buffers_of(p: Any, values: Mapping[str, NDArray[Any]], stored: Mapping[str, 
     return {x.name: laid_out(values[x.name], stored.get(x.name, Operand(1)), x.end) for x in known}
 
 
-def allowed_errors(p: Any, product: NDArray[Any], c: Any, added: Any, operands: list[Any]) -> NDArray[np.float64]:
-    """Return the errors that rounding explains in the epilogue of a product of quarters.
+def allowed_errors(
+    p: Any, product: NDArray[Any], finished: Callable[[NDArray[Any]], NDArray[Any]], magnitude: Any = None
+) -> NDArray[np.float64]:
+    """Return the errors that rounding explains in a product of quarters, to which `finished` applies the epilogue.
 
+    `magnitude` is |A|·|B|, by default that of A·B.
     A function of a user's own may have a steep slope and large values.
     """
-    size = np.abs(product) + 1
+    size = (np.abs(product) if magnitude is None else magnitude) + 1
     stored_eps = 0.0 if p.out_dtype == F32 else p.out_dtype.eps
     allowed: NDArray[np.float64] = (ROUNDING + stored_eps + (APPROXIMATION if p.activation else 0.0)) * size
     if p.activation not in OWN:
         return allowed
-    near, up, down = (p.reference(product + sign * ROUNDING * size, c, added, operands) for sign in (0, 1, -1))
+    near, up, down = (finished(product + sign * ROUNDING * size) for sign in (0, 1, -1))
     steep: NDArray[np.float64] = np.abs(up - down) + (APPROXIMATION + stored_eps) * np.abs(near)
     return allowed + steep
 

@@ -185,8 +185,7 @@ class Terms(Applied, EpilogueParams):
     def trial(self) -> dict[str, Any]:
         """The numbers that the self-test uses: those that are not neutral get values with exact arithmetic."""
         used = self.terms
-        numbers = {name: TRIALS[name] if name in used else number.default for name, number in NUMBERS.items()}
-        return {**numbers, "values": TRIAL_VALUES[: len(self.values)]}
+        return {name: TRIALS[name] if name in used else number.default for name, number in NUMBERS.items()}
 
     @property
     def needs_whole_sum(self) -> bool:
