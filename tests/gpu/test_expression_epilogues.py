@@ -1,4 +1,4 @@
-"""Epilogues that are expressions: numbers without a new shader, arrays read in the store, one after another, refusals."""
+"""Expressions as epilogues: numbers without a new shader, arrays read in the store, several in turn, refusals."""
 
 import dataclasses
 
@@ -7,6 +7,7 @@ import pytest
 from products import small
 
 import webmm
+from examples.gated import gated
 from webmm import Device, Epilogue
 from webmm.dtypes import dtype_of
 from webmm.errors import ProblemError, UnsupportedError
@@ -113,6 +114,12 @@ def test_a_plan_reads_other_arrays(device):
         y = device.array(whole(4, 4))
         got = webmm.matmul(a, a, activation=Epilogue("x * y", y=y))
         np.testing.assert_array_equal(got.numpy(), (a.numpy() @ a.numpy()) * y.numpy())
+
+
+def test_the_example_of_a_gate(device):
+    x, gate, up = RNG.random((5, 8), np.float32), RNG.random((8, 4), np.float32), RNG.random((8, 4), np.float32)
+    got = gated(*(device.array(each) for each in (x, gate, up))).numpy()
+    np.testing.assert_allclose(got, (x @ gate) / (1 + np.exp(-(x @ gate))) * (x @ up), rtol=1e-5)
 
 
 def test_maps_take_the_same_objects(device):
