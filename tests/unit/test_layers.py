@@ -14,7 +14,15 @@ SCRIPTS = PACKAGE.parent / "web" / "python"  # the runtime library of translated
 # Lowest first. Each layer is a module or a package; modules of one package may import each other, but not in a circle.
 LAYERS = (
     *("version", "lazy", "errors", "text", "dtypes", "log", "config", "files", "wgsl", "measure"),
-    *("wgsl.compilers", "wgsl.activations", "wgsl.params", "wgsl.expressions", "wgsl.functions", "wgsl.own"),
+    *(
+        "wgsl.compilers",
+        "wgsl.activations",
+        "wgsl.params",
+        "wgsl.compiler",
+        "wgsl.expressions",
+        "wgsl.functions",
+        "wgsl.own",
+    ),
     *("wgsl.epilogues", "wgsl.templates", "measure.records"),
     *("arguments.arrays", "arguments.options", "arguments.quantized"),
     "problems",

@@ -88,7 +88,7 @@ def evaluate(x: Compiled, names: Mapping[str, Interval]) -> Interval:
     with np.errstate(all="ignore"):
         if x.operation == SELECT:
             return _select(*terms)
-        if x.operation in (*LOGIC.values(), NOT):
+        if x.operation in (*LOGIC, NOT):
             return _logic(x.operation, *terms)
         if x.operation in COMPARISONS:
             return COMPARISONS[x.operation](*terms)

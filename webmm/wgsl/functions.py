@@ -16,7 +16,7 @@ import numpy as np
 
 from webmm.errors import ProblemError
 from webmm.wgsl.activations import ACTIVATIONS, Activation, Floats
-from webmm.wgsl.expressions import OWN_FUNCTIONS, reference
+from webmm.wgsl.compiler import OWN_FUNCTIONS
 
 X = "x"  # the element, in texts
 MAX_NUMBERS, MAX_OPERANDS = 4, 3  # of a function, or of several that are applied one after another
@@ -41,7 +41,7 @@ class Link:
         if self.numpy is None:
             arguments = [f"{X}: f32", *(f"s{i}: f32" for i in range(self.numbers))]
             arguments += [f"y{i}: {kind}" for i, kind in enumerate(self.kinds)]
-            return f"// {self.text}\nfn {name}({', '.join(arguments)}) -> f32 {{\nreturn {self.wgsl};\n}}\n"
+            return f"fn {name}({', '.join(arguments)}) -> f32 {{\nreturn {self.wgsl};\n}}\n"
         if "fn activate" in self.wgsl:
             return self.wgsl.replace("fn activate(", f"fn {name}(") + "\n"
         return f"fn {name}(x: vec4f) -> vec4f {{\nreturn {self.wgsl};\n}}\n"
@@ -58,6 +58,8 @@ class Link:
         if self.numpy is not None:
             with np.errstate(all="ignore"):
                 return np.asarray(self.numpy(x))
+        from webmm.wgsl.expressions import reference
+
         values = {f"s{i}": np.float64(each) for i, each in enumerate(numbers)}
         values |= {f"y{i}": each for i, each in enumerate(operands)}
         return np.broadcast_to(reference(self.text, {X: x, **values}), np.shape(x)).astype(np.float64)
