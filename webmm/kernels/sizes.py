@@ -99,11 +99,10 @@ class Sized(ABC, Generic[Q]):
 
     params: ClassVar[type[Params]]
 
-    @classmethod
-    def uniform(cls, of: Any) -> type[Params]:
+    def uniform(self, of: Any) -> type[Params]:
         """Return the uniform's class for a problem, or for template choices."""
         del of
-        return cls.params
+        return self.params
 
     @abstractmethod
     def choices(self, problem: Q) -> Any:

@@ -47,7 +47,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     ),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
     "webmm.wgsl.epilogues": ("ACTIVATIONS", "Applied", "BIASES", "Terms", "activation_name"),
-    "webmm.wgsl.compiler": ("Literal", "Node", "Numbers", "compiled_tree"),
+    "webmm.wgsl.compiler": ("Compiled", "Literal", "Node", "Numbers", "compiled_tree"),
     "webmm.wgsl.functions": ("Function", "Link", "OWN"),
     "webmm.kernels": ("STAGES", "configure", "depths", "kernel_class"),
     "webmm.kernels.base": (

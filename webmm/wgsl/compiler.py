@@ -91,7 +91,7 @@ Part = Compiled | Literal
 class Numbers:
     """What Python and JavaScript each compute of numbers, and the words of a node."""
 
-    computed: Callable[[str, list[Literal]], Literal]  # an operation of literals; raises ArithmeticError
+    computed: Callable[[str, list[Literal]], Literal]  # an operation of literals; raises ProblemError
     folded: Callable[[str, tuple[Compiled, ...], str], Compiled]  # an operation of constants, as a constant of a kind
     typed: Callable[[Literal, str], Compiled]  # a constant; raises ProblemError for a number that does not fit
     words: Callable[[Node], str]
@@ -191,8 +191,8 @@ class Compiler:
         if len(literals) == len(given):
             try:
                 return self.numbers.computed(operation, literals)
-            except ArithmeticError as error:
-                raise self.refused(f"{error} in a part without operands") from error
+            except ProblemError as error:
+                raise self.refused(str(error)) from error
         terms = self.common(given) if operation != SELECT else tuple([x for x in given if isinstance(x, Compiled)])
         kind = result or terms[0].kind
         if all(x.value is not None for x in terms):
@@ -236,10 +236,9 @@ class Compiler:
 
 
 def _filled(wgsl: str, terms: list[str]) -> str:
-    """Return `wgsl` with its places {0}, {1}, … filled, each once."""
+    """Return `wgsl` with its places {0}, {1}, … filled; WGSL has no such braces in expressions."""
     for i, term in enumerate(terms):
-        before, _, after = wgsl.partition("{" + str(i) + "}")
-        wgsl = before + term + after
+        wgsl = wgsl.replace("{" + str(i) + "}", term)
     return wgsl
 
 

@@ -12,7 +12,7 @@ import ast
 import functools
 import operator
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -204,8 +204,15 @@ def _words(node: Node) -> str:
     return words if len(words) <= SHOWN else f"{words[:SHOWN]}…"
 
 
+def _computed(operation: str, given: Sequence[Literal]) -> Literal:
+    try:
+        return _literal(_function(operation)(*(x.value for x in given)))
+    except ArithmeticError as error:
+        raise ProblemError(f"{error} in a part without operands") from error
+
+
 NUMBERS = Numbers(
-    computed=lambda operation, given: _literal(_function(operation)(*(x.value for x in given))),
+    computed=_computed,
     folded=lambda operation, terms, kind: constant(_function(operation)(*(x.value for x in terms)), kind),
     typed=lambda x, kind: constant(x.value if kind == TRUTH else scalar(x.value, kind), kind),
     words=_words,

@@ -39,9 +39,9 @@ class Link:
     def defined(self, name: str) -> str:
         """Return the WGSL function, called `name`."""
         if self.numpy is None:
-            arguments = [f"{X}: f32", *(f"s{i}: f32" for i in range(self.numbers))]
-            arguments += [f"y{i}: {kind}" for i, kind in enumerate(self.kinds)]
-            return f"fn {name}({', '.join(arguments)}) -> f32 {{\nreturn {self.wgsl};\n}}\n"
+            numbers = [f"s{i}: f32" for i in range(self.numbers)]
+            operands = [f"y{i}: {kind}" for i, kind in enumerate(self.kinds)]
+            return f"fn {name}({', '.join([f'{X}: f32', *numbers, *operands])}) -> f32 {{\nreturn {self.wgsl};\n}}\n"
         if "fn activate" in self.wgsl:
             return self.wgsl.replace("fn activate(", f"fn {name}(") + "\n"
         return f"fn {name}(x: vec4f) -> vec4f {{\nreturn {self.wgsl};\n}}\n"
@@ -80,7 +80,7 @@ class Function:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of its operands."""
-        return sum((link.kinds for link in self.links), ())
+        return tuple([kind for link in self.links for kind in link.kinds])
 
     @property
     def plain(self) -> bool:

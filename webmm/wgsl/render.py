@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from webmm.dtypes import F32, WIDE
 from webmm.errors import ConfigError, ShaderError, WebmmError
-from webmm.kernels.base import Binding, Kernel, features
+from webmm.kernels.base import Binding, Kernel, Params, features
 from webmm.kernels.subgroups import SIZE_CONTROL
 from webmm.problems.base import Problem
 from webmm.wgsl.compilers import Place
@@ -341,9 +341,9 @@ def vector_type(width: int, real: str) -> str:
 
 def params_bytes(kernel: Kernel[Any], problem: Problem) -> bytes:
     """Return the bytes of the uniform of `kernel` for `problem`."""
-    return _params_bytes(type(kernel), problem, real_type(features(kernel, problem)))
+    return _params_bytes(kernel.uniform(problem), problem, real_type(features(kernel, problem)))
 
 
 @functools.lru_cache(maxsize=1024)
-def _params_bytes(cls: type[Kernel[Any]], problem: Problem, real: str) -> bytes:
-    return pack(cls.uniform(problem).of(problem), real)
+def _params_bytes(uniform: type[Params], problem: Problem, real: str) -> bytes:
+    return pack(uniform.of(problem), real)

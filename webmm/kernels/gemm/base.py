@@ -96,10 +96,9 @@ class GemmKernel(ProductKernel[Gemm]):
     writes: ClassVar[str] = "c"
     doubles: ClassVar[bool] = True  # whether it also computes in float64, on devices that do
 
-    @classmethod
-    def uniform(cls, of: Any) -> type[Params]:
+    def uniform(self, of: Any) -> type[Params]:
         """Return the uniform's class for a problem, or for template choices."""
-        return FunctionGemmParams if in_uniform(of.activation) else cls.params
+        return FunctionGemmParams if in_uniform(of.activation) else self.params
 
     def unsuited(self, problem: Gemm) -> str | None:
         """Return why this kernel cannot compute `problem` on any device, or None."""
@@ -148,8 +147,8 @@ class GemmKernel(ProductKernel[Gemm]):
             "b": spec.dtype.array(spec.vec_b),
             "c": spec.out_dtype.array(spec.vec_c, shared=True),
             "bias": (spec.dtype.sums if spec.bias == "matrix" else spec.dtype).array(False),
+            **{f"y{i}": dtype.array(False) for i, dtype in enumerate(spec.operands)},
         }
-        types |= {f"y{i}": dtype.array(False) for i, dtype in enumerate(spec.operands)}
         for number, name in enumerate(self.bound(spec), 1):
             written = name == self.writes
             if name in types:

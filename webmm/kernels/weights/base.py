@@ -67,10 +67,9 @@ class WeightKernel(ProductKernel[WeightOnly]):
     b_vector_axis: ClassVar[str] = ""  # B is bound by words in every kernel
     vector: ClassVar[int] = 4  # elements of A that it reads at once
 
-    @classmethod
-    def uniform(cls, of: Any) -> type[Params]:
+    def uniform(self, of: Any) -> type[Params]:
         """Return the uniform's class for a problem, or for template choices."""
-        return FunctionWeightParams if in_uniform(of.activation) else cls.params
+        return FunctionWeightParams if in_uniform(of.activation) else self.params
 
     def bindings(self, spec: WeightSpecialisation) -> Iterator[Binding]:
         """Yield A, the words of B, their scales and zero points, C, and the operands of the activation."""
