@@ -21,7 +21,7 @@ export { blank };
 const COMPARED = 2 ** 20; // elements of which every row is compared; of larger arrays evenly spread rows
 
 for (const [name, meaning] of Object.entries(MEANINGS))
-  provide(`webmm.wgsl.epilogues.${name}`, (x) => new NDArray(x.data.map(meaning)));
+  provide(`webmm.wgsl.activations.${name}`, (x) => new NDArray(x.data.map(meaning)));
 
 /**
  * Compare a result with the row's reference.

@@ -21,6 +21,7 @@ export { Kernel } from "./kernels.js";
 export { bytesOf, flopsOf, problemOf } from "./problems.js";
 export { BlockWeights, quantizeBlocks } from "./calls/quantized.js";
 export { DeviceArray } from "./engine/array.js";
+export { Epilogue } from "./epilogue.js";
 export { Device } from "./engine/device.js";
 export { within } from "./engine/guard.js";
 

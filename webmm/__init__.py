@@ -23,7 +23,7 @@ from webmm.errors import (
 )
 from webmm.problems.base import Problem
 from webmm.version import __version__
-from webmm.wgsl.epilogues import Epilogue
+from webmm.wgsl.own import Epilogue
 from webmm.wgsl.render import Shader, render  # now, since `webmm.wgsl.render` is also the name of the module
 
 if TYPE_CHECKING:  # loaded at their first use, from the modules in _PUBLIC: a program needs few of them

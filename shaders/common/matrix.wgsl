@@ -95,8 +95,13 @@ fn load_b(base: u32, k: u32, col: u32) -> {{ real }} {
 {% elif s.bias == "column" %}
     result += {{ element("bias", "params.bias_offset + col") }};
 {% endif %}
+{% for type in s.operands %}
+{{ operand("y" ~ loop.index0, type, width) }}
+{% endfor %}
+{% set operands = s.operands | length %}
+{% set more = ["", ", y0_reg", ", y0_reg, y1_reg", ", y0_reg, y1_reg, y2_reg"][operands] %}
 {% if s.activation %}
-    result = {{ "activate(result)" if width == 4 else "activate(" ~ vec4r ~ "(result)).x" }};
+    result = {{ "activate(result" ~ more ~ ")" if width == 4 else "activate(" ~ vec4r ~ "(result)" ~ more ~ ").x" }};
 {% endif %}
 {% if "beta" in s.terms %}
     result += params.beta * {{ old }};
@@ -104,6 +109,17 @@ fn load_b(base: u32, k: u32, col: u32) -> {{ real }} {
 {% else %}
     let result = value;
 {% endif %}
+{% endmacro %}
+
+{# Elements of an operand of the function, as a vec4: those of consecutive columns, or a single one. #}
+{% macro operand(y, type, width) %}
+{% set matrix = " + (base - params.c_offset) / params.c_batch_stride * params." ~ y ~ ".y" if s.batched else "" %}
+    let {{ y }}_at = params.{{ y }}.x{{ matrix }} + row * params.{{ y }}.z + col * params.{{ y }}.w;
+    let {{ y }}_reg = vec4(
+{% for j in range(width) %}
+        {{ stored.load(type, y, y ~ "_at" ~ (" + " ~ j ~ "u * params." ~ y ~ ".w" if j else "")) }},
+{% endfor %}
+    );
 {% endmacro %}
 
 {# The function activate(), if the problem has an activation. #}

@@ -57,3 +57,28 @@ fn int32_f32(x: f32) -> i32 {
 fn bool_f32(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) != 0u;
 }
+
+fn sigmoid_f32(x: f32) -> f32 {
+    return 1.0 / (1.0 + exp_f32(-x));
+}
+
+fn silu_f32(x: f32) -> f32 {
+    return x / (1.0 + exp_f32(-x));
+}
+
+fn relu_f32(x: f32) -> f32 {
+    return maximum_f32(x, 0.0);
+}
+
+// The same formulas as in epilogues/gelu.wgsl and gelu_tanh.wgsl
+fn gelu_f32(x: f32) -> f32 {
+    let z = abs(x) * 0.7071067812;
+    let t = 1.0 / (1.0 + 0.3275911 * z);
+    let poly = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
+    let tail = poly * exp(-z * z); // 1 - erf(z)
+    return select(x * (1.0 - 0.5 * tail), 0.5 * x * tail, x < 0.0);
+}
+
+fn gelu_tanh_f32(x: f32) -> f32 {
+    return 0.5 * x * (1.0 + tanh_f32(0.7978845608 * (x + 0.044715 * x * x * x)));
+}

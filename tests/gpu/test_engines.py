@@ -23,6 +23,11 @@ with webmm.Device(engine="dawn") as gpu:
     x, y = gpu.array(a), gpu.array(b)
     assert np.abs((x @ y).numpy() - a @ b).max() < 1e-4
     assert np.abs(webmm.matmul(a, b, bias=b[0], activation="gelu", device=gpu)).max() > 1
+    own = webmm.Epilogue("where(mask, silu(x) * y, slope * x)", mask=a[:, :1] > 0.5, y=b[0], slope=0.25)
+    p = a @ b
+    expected = np.where(a[:, :1] > 0.5, p / (1 + np.exp(-p)) * b[0], p / 4)
+    assert np.abs(webmm.matmul(x, y, activation=own).numpy() - expected).max() < 1e-4
+    assert np.abs(webmm.map(p, own, device=gpu) - expected).max() < 1e-4
     assert np.isclose(webmm.reduce(x, "sum").numpy(), a.sum())
     assert np.allclose(webmm.softmax(x).numpy().sum(axis=1), 1)
     ends = gpu.array(np.array([0, -0.0, 1e-40, 1, np.inf], np.float32))

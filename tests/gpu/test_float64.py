@@ -25,7 +25,7 @@ from webmm.kernels.gemm.split_k import SplitK
 from webmm.problems.gemm import HIGH_F64, gemm
 from webmm.problems.product import LAYOUTS, transposes
 from webmm.report.choice import explain
-from webmm.wgsl.epilogues import Epilogue
+from webmm.wgsl.own import Epilogue
 
 K = 200
 WITHOUT_F64 = (Slices(), Software())
@@ -354,7 +354,7 @@ SQUARE = Epilogue(wgsl="x * x", numpy=lambda x: x * x)
 REFUSED = {
     "Epilogue": (
         lambda a, gpu: webmm.matmul(a, a, activation=SQUARE, device=gpu),
-        "do not support a user-defined Epilogue",
+        "do not support an Epilogue",
     ),
     "shorter": (lambda a, gpu: webmm.matmul(a, a, out_dtype="float32", device=gpu), "of float64 cannot be stored as"),
     "mixed": (lambda a, gpu: webmm.matmul(a, a.astype("f4"), device=gpu), "a is float64, b is float32; cast one"),

@@ -17,7 +17,7 @@ from webmm.kernels.gemm.slices import DoubleParams, Slices, Software
 from webmm.kernels.gemm.slices_unit import SlicesUnit
 from webmm.kernels.gemm.split_k import SplitK
 from webmm.problems.gemm import gemm
-from webmm.wgsl.epilogues import Epilogue
+from webmm.wgsl.own import Epilogue
 from webmm.wgsl.params import layout, pack
 from webmm.wgsl.render import params_bytes, render
 
@@ -108,5 +108,5 @@ def test_float64_products_are_stored_as_float64():
         with pytest.raises(ProblemError, match=f"a product of {dtype} cannot be stored as {out}"):
             gemm(1, 1, 1, dtype=dtype, out_dtype=out)
     own = Epilogue(wgsl="x * x", numpy=lambda x: x * x)
-    with pytest.raises(UnsupportedError, match="float64 products do not support a user-defined Epilogue; apply it to"):
+    with pytest.raises(UnsupportedError, match="float64 products do not support an Epilogue; map"):
         replace(gemm(1, 1, 1, dtype="float64"), activation=own.name)

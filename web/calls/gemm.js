@@ -3,18 +3,20 @@
 
 import { DeviceArray, checkSeparate } from "../engine/array.js";
 import { like } from "../engine/transfer.js";
+import { Epilogue } from "../epilogue.js";
 import { ProblemError } from "../errors.js";
 import { HostArray } from "../host.js";
 import { dataclasses, make } from "../python.js";
-import { isGiven, readable, reshaped, transposed, viewOf } from "./operands.js";
+import { isGiven, readable, reshaped, spreadView, spreadShape, transposed, viewOf } from "./operands.js";
 import { flag, number, oneOf } from "./options.js";
 import { Labelled, inPieces, limits, ofProduct } from "./pieces.js";
 
 /** @import { Data } from "./operands.js" */
+/** @import { Applied } from "../epilogue.js" */
 /** @import { Call } from "../engine/plans.js" */
 /** @import { ElementType } from "../host.js" */
 /** @import { Python } from "../bundle.js" */
-/** The checked options of `matmul`; `terms` are translated `Terms`. @typedef {{bias: Data | null, residual: Data | null, terms: Python, out: ElementType, precision: string, kernel: any}} Settings */
+/** The checked options of `matmul`; `terms` are translated `Terms`. @typedef {{bias: Data | null, residual: Data | null, operands: Data[], spreads: number[][], terms: Python, out: ElementType, precision: string, kernel: any}} Settings */
 
 export const MATMUL = /** @type {const} */ ([
   "bias",
@@ -38,8 +40,11 @@ export async function matmul(call, givenA, givenB, options) {
   if (flag("transposeB", options.transposeB)) b = transposed(b);
   const shape = core.result_shape(a, b);
   const product = core.matrix_shape(a, b);
-  const settings = settingsOf(call, a.dtype, options, product, shape);
-  const resident = [a, b, settings.bias, settings.residual].some((x) => x instanceof DeviceArray);
+  const own = await activationOf(call, options.activation);
+  const settings = settingsOf(call, a.dtype, options, product, shape, own);
+  core.check_operands(own.operands, shape);
+  settings.spreads = own.operands.map((x) => spreadShape(x, shape, [a.ndim === 1, b.ndim === 1]));
+  const resident = [a, b, settings.bias, settings.residual, ...own.operands].some((x) => x instanceof DeviceArray);
   const c = await call.result(product, settings.out, resident);
   const left = a.ndim > 1 ? a : viewOf(a, [1, a.size], [a.size * a.strides[0], a.strides[0]]);
   const right = b.ndim > 1 ? b : viewOf(b, [b.size, 1], [b.strides[0], 1]);
@@ -50,15 +55,15 @@ export async function matmul(call, givenA, givenB, options) {
 /**
  * Check the options of `matmul`.
  * @param {Call} call @param {ElementType} dtype of the operands @param {any} options
- * @param {number[]} product shape of the product of matrices @param {number[]} shape of the result, without the axes of vectors @returns {Settings}
+ * @param {number[]} product shape of the product of matrices @param {number[]} shape of the result, without the axes of vectors
+ * @param {Applied} own the activation @returns {Settings}
  */
-function settingsOf(call, dtype, options, product, shape) {
+function settingsOf(call, dtype, options, product, shape, own) {
   const { core } = call;
   const bias = isGiven(options.bias) ? call.data(options.bias) : null;
   const residual = isGiven(options.residual) ? call.data(options.residual) : null;
   if (bias) core.check_bias(bias, product, call.element(dtype));
   if (residual) core.check_residual(residual, shape);
-  const activation = options.activation ? oneOf("activation", options.activation, core.ACTIVATIONS.keys()) : "";
   const { precision = core.PRECISIONS[0] } = options;
   const out = call.dtype(options.outDtype, dtype);
   make(core.gemm, [1, 1, 1], { dtype: call.element(dtype), out_dtype: call.element(out), precision }); // throws for what is unsupported
@@ -67,9 +72,18 @@ function settingsOf(call, dtype, options, product, shape) {
     alpha: number("alpha", options.alpha, 1),
     beta: residual ? 1 : 0,
     bias: core.bias_kind(bias),
-    activation,
+    activation: own.name,
+    values: own.numbers,
   };
-  return { bias, residual, terms: make(core.Terms, [], given), out, precision, kernel };
+  const { operands } = own;
+  return { bias, residual, operands, spreads: [], terms: make(core.Terms, [], given), out, precision, kernel };
+}
+
+/** @param {Call} call @param {unknown} activation an option @returns {Promise<Applied>} its name for problems, and its values */
+export async function activationOf(call, activation) {
+  if (activation instanceof Epilogue) return activation.applied(call);
+  const name = activation ? oneOf("activation", activation, call.core.ACTIVATIONS.keys()) : "";
+  return { name, numbers: [], operands: [] };
 }
 
 /** Compute `c`; host operands that exceed a limit are cut into pieces. @param {Call} call @param {Data} a @param {Data} b @param {Data} c @param {Settings} settings */
@@ -77,17 +91,22 @@ async function fill(call, a, b, c, settings) {
   if (c instanceof DeviceArray) {
     if (settings.residual) await copyInto(call, settings.residual, c);
     const [left, right] = [await call.array(await readable(call, a)), await call.array(await readable(call, b))];
-    return multiply(call, left, right, c, await biasOf(call, settings.bias, left.dtype), settings.terms, settings);
+    const bias = await biasOf(call, settings.bias, left.dtype);
+    const more = [];
+    for (const [i, x] of settings.operands.entries()) more.push(spreadView(await call.array(x), settings.spreads[i]));
+    return multiply(call, left, right, c, bias, settings.terms, settings, more);
   }
   const batch = c.ndim - 2;
   const operands = [ofProduct(call, a, "mk", batch), ofProduct(call, b, "kn", batch)];
   if (settings.bias) operands.push(new Labelled(settings.bias, settings.bias.ndim === 1 ? "n" : "mt"));
   if (settings.residual) operands.push(ofProduct(call, reshaped(settings.residual, c.shape), "mn", batch, false));
+  settings.operands.forEach((x, i) => operands.push(spreadLabelled(call, reshaped(x, settings.spreads[i]), batch)));
   const compute = async (/** @type {DeviceArray[]} */ arrays, /** @type {DeviceArray} */ into) => {
     const [x, y, ...others] = arrays;
+    const more = others.splice(others.length - settings.operands.length);
     const bias = settings.bias ? await biasOf(call, /** @type {DeviceArray} */ (others.shift()), x.dtype) : null;
     if (settings.residual) await copyInto(call, others[0], into);
-    await multiply(call, x, y, into, bias, settings.terms, settings);
+    await multiply(call, x, y, into, bias, settings.terms, settings, more);
   };
   const result = ofProduct(call, c, "mn", batch, false);
   await inPieces(call, compute, operands, result, result.along);
@@ -113,8 +132,9 @@ export async function gemm(call, a, b, c, options) {
  * Queue c ← activation(alpha·a·b + bias) + beta·c, for arrays of at least two axes.
  * @param {Call} call @param {DeviceArray} a @param {DeviceArray} b @param {DeviceArray} c @param {DeviceArray | null} bias
  * @param {Python} terms a translated `Terms` @param {{precision: string, kernel: any}} settings
+ * @param {DeviceArray[]} [spread] operands of the activation, with as many axes as `c`
  */
-export async function multiply(call, a, b, c, bias, terms, { precision, kernel }) {
+export async function multiply(call, a, b, c, bias, terms, { precision, kernel }, spread = []) {
   const { core, device } = call;
   const batch = c.shape.slice(0, -2);
   const operands = [];
@@ -123,17 +143,26 @@ export async function multiply(call, a, b, c, bias, terms, { precision, kernel }
     operands.push(array.broadcastTo(...batch, ...array.shape.slice(-2)));
   }
   const [x, y, z, kind] = core.row_major(...operands, c, terms.bias);
-  const first = core.problem_of(x, y, z, bias?.offset ?? 0, dataclasses.replace(terms, { bias: kind }), precision);
-  for (const problem of core.problems(first, core.batch_axes(x, y, z))) {
+  const over = spread.map((each) => each.broadcastTo(...c.shape)).map((each) => (z === c ? each : each.mT));
+  const finish = dataclasses.replace(terms, { bias: kind });
+  const first = core.problem_of(x, y, z, bias?.offset ?? 0, finish, precision, ...over);
+  for (const problem of core.problems(first, core.batch_axes(x, y, z, ...over))) {
     for (const piece of core.pieces(problem, device.choices.described, limits(call, x.dtype))) {
       const size = piece.problem.m * piece.problem.n;
       const { name } = problem.dtype.sums;
       const into = piece.apart && !piece.last ? await partialSums(call, size, name) : z;
       const added = piece.apart && piece.last ? await partialSums(call, size, name) : bias;
       const more = piece.problem.bias && added ? [added] : [];
+      if (piece.problem.spreads.length) more.push(...over);
       await call.run(piece.problem, [x, y, into, ...more], kernel);
     }
   }
+}
+
+/** @param {Call} call @param {Data} x an operand of an activation, with the axes of the product @param {number} batch the number of axes of its batch @returns {Labelled} its axes of length 1 are not cut */
+export function spreadLabelled(call, x, batch) {
+  const letters = [...call.core.product_axes(x.shape, "mn", batch)];
+  return new Labelled(x, letters.map((letter, axis) => (x.shape[axis] === 1 ? "1" : letter)).join(""));
 }
 
 /** @type {WeakMap<Call, DeviceArray>} the array for partial sums over k of each call */

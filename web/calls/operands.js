@@ -41,6 +41,24 @@ export function transposed(x) {
 /** @param {Data} x @param {{shape: number[], strides: number[], offset: number}} layout a translated `Layout` @returns {Data} the view with this layout */
 export const laidOut = (x, { shape, strides, offset }) => viewOf(x, shape, strides, offset - x.offset);
 
+/**
+ * The shape of an operand of an activation among the axes of a product of matrices, with length 1 where it repeats.
+ * @param {Data} x @param {readonly number[]} shape of the result @param {boolean[]} vectors whether a and b are vectors, whose axes the result drops @returns {number[]}
+ */
+export function spreadShape(x, shape, [a, b] = [false, false]) {
+  const lengths = [...Array(shape.length - x.ndim).fill(1), ...x.shape, ...(b ? [1] : [])];
+  if (a) lengths.splice(lengths.length - 1, 0, 1);
+  return lengths;
+}
+
+/** @param {DeviceArray} x an operand of an activation @param {number[]} lengths its `spreadShape()` @returns {DeviceArray} the view of that shape */
+export function spreadView(x, lengths) {
+  const given = [...x.strides];
+  const kept = x.shape.map((_, axis) => axis).filter((axis) => x.shape[axis] !== 1);
+  const strides = lengths.map((length) => (length === 1 ? 0 : given[/** @type {number} */ (kept.shift())]));
+  return /** @type {DeviceArray} */ (viewOf(x, lengths, strides));
+}
+
 /** @param {unknown} option @returns {boolean} whether it was given */
 export const isGiven = (option) => option !== undefined && option !== null;
 

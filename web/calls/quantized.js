@@ -5,7 +5,8 @@ import { DeviceArray } from "../engine/array.js";
 import { ProblemError } from "../errors.js";
 import { HostArray, sizeOf } from "../host.js";
 import { make, repr } from "../python.js";
-import { isGiven, readable, reshaped, rowsOf } from "./operands.js";
+import { isGiven, readable, reshaped, rowsOf, spreadShape, spreadView } from "./operands.js";
+import { activationOf, spreadLabelled } from "./gemm.js";
 import { checkOptions, flag } from "./options.js";
 import { Labelled, inPieces, ofProduct } from "./pieces.js";
 import {
@@ -35,7 +36,7 @@ export const QMATMUL = /** @type {const} */ ([
   "outDtype",
 ]);
 export const QUANTIZE_BLOCKS = /** @type {const} */ (["bits", "block", "symmetric"]);
-export const QMATMUL_WEIGHTS = /** @type {const} */ (["outDtype"]);
+export const QMATMUL_WEIGHTS = /** @type {const} */ (["activation", "outDtype"]);
 
 /** `Device.qmatmul()`. @param {Call} call @param {any} givenA @param {any} givenB @param {any} options */
 export async function qmatmul(call, givenA, givenB, options) {
@@ -203,16 +204,35 @@ export async function qmatmulWeights(call, given, weights, options) {
   const shape = core.weighted_shape(x, weights.shape);
   const out = call.dtype(options.outDtype, x.dtype);
   core.check_floats("float matrix products", call.element(x.dtype), call.element(out));
-  const c = await call.result(shape, out, x instanceof DeviceArray);
-  if (!sizeOf([...x.shape, n])) return c instanceof DeviceArray ? call.device.zeros(c.shape, out) : c;
-  const compute = (/** @type {DeviceArray[]} */ arrays, /** @type {DeviceArray} */ into) =>
-    call.run(core.weighted_of(weights, ...arrays, into), [...arrays, into]);
+  const own = await activationOf(call, options.activation);
+  core.check_operands(own.operands, shape);
+  const terms = make(core.Applied, [], { activation: own.name, values: own.numbers });
+  const c = await call.result(
+    shape,
+    out,
+    [x, ...own.operands].some((each) => each instanceof DeviceArray),
+  );
+  if (!sizeOf([...x.shape, n])) {
+    if (own.name && c.size) throw new ProblemError("an activation needs k of at least 1");
+    return c instanceof DeviceArray ? call.device.zeros(c.shape, out) : c;
+  }
+  if (own.operands.length && shape.length > 2)
+    throw new ProblemError("an epilogue with arrays needs a matrix x; reshape it to two axes");
+  const compute = (/** @type {DeviceArray[]} */ arrays, /** @type {DeviceArray} */ into) => {
+    const [given, more] = [[...arrays.slice(0, 4), into], arrays.slice(4)];
+    const over = more.map((each) => each.broadcastTo(...into.shape));
+    return call.run(core.weighted_of(weights, terms, over, ...given), [...given, ...over]);
+  };
   const parts = weights.parts.map((part, i) => new Labelled(call.data(part), `n${"wbb"[i]}`, false));
   const rows = await readable(call, await rowsOf(call, x));
+  const spreads = own.operands.map((each) => {
+    const lengths = spreadShape(each, shape, [x.ndim === 1, false]);
+    return spreadLabelled(call, each instanceof DeviceArray ? spreadView(each, lengths) : reshaped(each, lengths), 0);
+  });
   await inPieces(
     call,
     compute,
-    [new Labelled(rows, "mk"), ...parts],
+    [new Labelled(rows, "mk"), ...parts, ...spreads],
     new Labelled(reshaped(c, [c.size / n, n]), "mn", false),
     "mn",
     { flops: 2 * x.size * n },

@@ -10,6 +10,7 @@ import { Engine } from "./engine.js";
 /** @import { HostArray, HostData } from "../host.js" */
 /** @import { BlockWeights } from "../calls/quantized.js" */
 /** @import { Kernel } from "../kernels.js" */
+/** @import { Epilogue } from "../epilogue.js" */
 /** @import { DeviceArray } from "./array.js" */
 
 /** @typedef {"float32" | "float16"} FloatType */
@@ -23,7 +24,7 @@ import { Engine } from "./engine.js";
  * @typedef {object} MatmulOptions
  * @property {HostData | DeviceArray} [bias] added before the activation: shape [n], or [m, 1] for one value per row; of
  *   the operands' dtype or float32
- * @property {"relu" | "gelu" | "gelu_tanh" | "silu"} [activation] applied to alpha·A·B + bias; none by default
+ * @property {"relu" | "gelu" | "gelu_tanh" | "silu" | Epilogue} [activation] applied to alpha·A·B + bias; none by default
  * @property {HostData | DeviceArray} [residual] added after the activation; has the result's shape
  * @property {number} [alpha] factor of A·B, 1 by default
  * @property {FloatType} [outDtype] dtype of the result, by default that of the operands

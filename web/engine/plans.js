@@ -262,7 +262,7 @@ function partOf(value, arrays) {
   if (typeof value !== "object") return `=${plain(value)}`;
   if (value === null) return "=null";
   const parts = (value.parts ?? []).map((/** @type {any} */ part) => partOf(part, arrays));
-  return parts.length && parts.every(Boolean) ? ` ${value.kind}${parts.join("")}` : "";
+  return value.kind !== undefined && parts.every(Boolean) ? ` ${value.kind}${parts.join("")}` : "";
 }
 
 /** The plans of one device. */

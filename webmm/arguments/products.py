@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from webmm.problems.gemm import Gemm
 from webmm.problems.product import Operand
 from webmm.problems.quantized import Quantized
 from webmm.problems.weights import BlockWeights, WeightOnly
-from webmm.wgsl.epilogues import Terms
+from webmm.wgsl.epilogues import Applied, Spread, Terms
 
 
 def matrix_operand(x: Strided) -> Operand | None:
@@ -33,16 +33,16 @@ def matrix_operand(x: Strided) -> Operand | None:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of the batch: the number of matrices and their strides in A, B and C."""
+    """An axis of the batch: the number of matrices, and their strides in A, B, C and the operands of the epilogue."""
 
     count: int
-    strides: tuple[int, int, int]
+    strides: tuple[int, ...]
 
 
-def batch_axes(a: Strided, b: Strided, c: Strided) -> list[Axis]:
+def batch_axes(a: Strided, b: Strided, c: Strided, *operands: Strided) -> list[Axis]:
     """Return the batch axes of arrays of equal batch shape; adjacent axes are merged if one stride covers both."""
     axes: list[Axis] = []
-    strides = zip(a.strides[:-2], b.strides[:-2], c.strides[:-2], strict=True)
+    strides = zip(*(x.strides[:-2] for x in (a, b, c, *operands)), strict=True)
     for count, steps in zip(c.shape[:-2], strides, strict=True):
         if count == 1:
             continue
@@ -59,26 +59,31 @@ def problems(template: Gemm, axes: list[Axis]) -> Iterator[Gemm]:
 
     The last axis becomes the batch of a dispatch, or additional rows if all its matrices are multiplied by the same B.
     """
-    last = axes[-1] if axes else Axis(1, (0, 0, 0))
+    none = (0,) * (3 + len(template.spreads))
+    last = axes[-1] if axes else Axis(1, none)
     base, outer = template, axes[:-1]
     if foldable(template, last):
         base = replace(template, m=template.m * last.count)
-        last = Axis(1, (0, 0, 0))
+        last = Axis(1, none)
     for indices in itertools.product(*(range(axis.count) for axis in outer)):
-        start = [sum(i * axis.strides[x] for i, axis in zip(indices, outer, strict=True)) for x in range(3)]
+        start = [sum(i * axis.strides[x] for i, axis in zip(indices, outer, strict=True)) for x in range(len(none))]
         for first in range(0, last.count, MAX_WORKGROUPS):
-            moved = [start[x] + first * last.strides[x] for x in range(3)]
+            moved = [start[x] + first * last.strides[x] for x in range(len(none))]
             operands = (
                 replace(operand, offset=operand.offset + moved[x], batch_stride=last.strides[x])
                 for x, operand in enumerate((base.a, base.b, base.c))
             )
             a, b, c = operands
-            yield replace(base, batch=min(MAX_WORKGROUPS, last.count - first), a=a, b=b, c=c)
+            spreads = tuple(
+                replace(each, offset=each.offset + moved[3 + i], batch=last.strides[3 + i])
+                for i, each in enumerate(base.spreads)
+            )
+            yield replace(base, batch=min(MAX_WORKGROUPS, last.count - first), a=a, b=b, c=c, spreads=spreads)
 
 
 def foldable(problem: Gemm, axis: Axis) -> bool:
     """Return whether the batch along `axis` is a single tall product: B is shared, A and C have no gaps."""
-    step_a, step_b, step_c = axis.strides
+    step_a, step_b, step_c, *others = axis.strides
     return (
         axis.count > 1
         and step_b == 0
@@ -86,6 +91,7 @@ def foldable(problem: Gemm, axis: Axis) -> bool:
         and problem.bias != "row"
         and step_a == problem.m * problem.a.ld
         and step_c == problem.m * problem.c.ld
+        and all(step == problem.m * each.row for step, each in zip(others, problem.spreads, strict=True))
     )
 
 
@@ -147,6 +153,15 @@ def check_residual(residual: Shaped, shape: Shape) -> None:
         raise ProblemError(f"residual has shape {residual.shape}; it must have the result's shape, {shape}")
 
 
+def check_operands(operands: Sequence[Shaped], shape: Shape) -> None:
+    """Raise ProblemError unless the operands of an epilogue broadcast to the result's shape."""
+    for x in operands:
+        if broadcast_shape(x.shape, shape) != shape:
+            raise ProblemError(
+                f"the epilogue has an array of shape {x.shape}, which does not broadcast to the result's shape, {shape}"
+            )
+
+
 def bias_kind(bias: Shaped | None) -> str:
     """Return the kind of bias in a `Gemm` for a bias of shape (n,) or (m, 1)."""
     return "" if bias is None else "column" if bias.ndim == 1 else "row"
@@ -168,13 +183,25 @@ def row_major(a: A, b: A, c: A, kind: str) -> tuple[A, A, A, str]:
     return b.mT, a.mT, c.mT, {"": "", "column": "row", "row": "column"}[kind]
 
 
-def problem_of(a: Strided, b: Strided, c: Strided, bias_offset: int, terms: Terms, precision: str) -> Gemm:
-    """Return the problem of the first matrices of `row_major()` arrays of equal batches, which kernels can read."""
+def spread_of(x: Strided) -> Spread:
+    """Return the layout of an operand of the epilogue for the first matrix of a batch."""
+    row, column = x.strides[-2:]
+    return Spread(element_of(x), x.offset, 0, row, column)
+
+
+def problem_of(
+    a: Strided, b: Strided, c: Strided, bias_offset: int, terms: Terms, precision: str, *operands: Strided
+) -> Gemm:
+    """Return the problem of the first matrices of `row_major()` arrays of equal batches, which kernels can read.
+
+    `operands` are those of the epilogue, of the shape of `c`.
+    """
     left, right, out = matrix_operand(a), matrix_operand(b), matrix_operand(c)
     assert left, "made readable before"
     assert right
     assert out
     sizes = c.shape[-2], c.shape[-1], a.shape[-1], 1
+    terms = replace(terms, spreads=tuple(spread_of(x) for x in operands))
     more = {**vars(terms), "bias_offset": bias_offset, "precision": precision}
     return Gemm(*sizes, element_of(a), element_of(c), left, right, out, **more)
 
@@ -188,9 +215,15 @@ def quantized_of(template: Quantized, a: Strided, b: Strided, c: Strided, *terms
     return replace(template, m=m, n=n, a=left, b=right, starts=starts_of(c, *terms))
 
 
-def weighted_of(weights: BlockWeights, a: Strided, words: Strided, *others: Strided) -> WeightOnly:
-    """Return the problem of a matrix, columns of `weights`, and the scales, zero points and dense result of these."""
+def weighted_of(
+    weights: BlockWeights, terms: Applied, operands: Sequence[Strided], a: Strided, words: Strided, *others: Strided
+) -> WeightOnly:
+    """Return the problem of a matrix, columns of `weights`, and the scales, zero points and dense result of these.
+
+    `operands` are those of the activation in `terms`, of the shape of the result.
+    """
     left = matrix_operand(a)
     assert left, "made readable before"
+    applied = vars(replace(terms, spreads=tuple(spread_of(x) for x in operands)))
     sizes, dtypes = (a.shape[0], words.shape[0], weights.shape[0]), (element_of(a), element_of(others[-1]))
-    return WeightOnly(*sizes, *dtypes, left, weights.bits, weights.block, starts_of(words, *others))
+    return WeightOnly(*sizes, *dtypes, left, weights.bits, weights.block, starts_of(words, *others), **applied)

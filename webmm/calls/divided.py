@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 
 from webmm.calls.devices import Devices, chosen, concurrently
 from webmm.calls.executor import Labelled, Progress, of_product
-from webmm.calls.operands import data_of
+from webmm.calls.operands import data_of, operands_of
 from webmm.calls.product import checked
 from webmm.choose import tuned
 from webmm.choose.limits import ASSUMED_RATE, BANDWIDTH, largest_buffer
@@ -25,6 +25,7 @@ from webmm.engine.aliasing import check_separate, overlap
 from webmm.engine.device import Array, Device
 from webmm.engine.view import host_array
 from webmm.errors import ProblemError
+from webmm.wgsl.own import Epilogue
 
 # Total upload bandwidth of a host, bytes/s. Two H200s have the same as one: 34e9 for uploads only, 24e9 in a product.
 HOST = 2.4e10
@@ -49,6 +50,8 @@ def panels(one: One, a: Any, b: Any, more: Mapping[str, Any], out_dtype: DTypeLi
     if len({len(each) for each in lists}) > 1:
         raise ProblemError(f"lists of panels must have equal lengths, not {', '.join(str(len(x)) for x in lists)}")
     given = {"a": a, "b": b, **more}
+    if operands_of(more["activation"]):
+        raise ProblemError("an epilogue with arrays is not for panels; multiply each panel with its part of the arrays")
     each = [{name: x[i] if is_panels(x) else x for name, x in given.items()} for i, _ in enumerate(lists[0])]
     if more["out"] is not None:
         if not is_panels(more["out"]):
@@ -92,8 +95,9 @@ def on_several(
 ) -> Any:
     """Multiply panels on their devices, or NumPy arrays on several devices (on one if more would not be faster).
 
-    `one` is `matmul()` with all arguments bound except the operands and `more`: bias, residual and out. The piece of a
-    lost device is computed by the others. Raises as `matmul()` does, and DeviceLostError if no device is left.
+    `one` is `matmul()` with all arguments bound except the operands and `more`: bias, residual, out and activation.
+    The piece of a lost device is computed by the others. Raises as `matmul()` does, and DeviceLostError if
+    none is left.
     """
     if device is not None:
         raise ProblemError(
@@ -101,25 +105,31 @@ def on_several(
         )
     if devices is None:
         return panels(one, a, b, more, out_dtype)
-    if any(isinstance(x, Array) or is_panels(x) for x in (a, b, *more.values())):
+    function, operands = more["activation"], operands_of(more["activation"])
+    if any(isinstance(x, Array) or is_panels(x) for x in (a, b, *more.values(), *operands)):
         raise ProblemError("devices= takes NumPy arrays; pass Arrays as lists, one panel per device, without devices=")
     found, a, b, out = chosen(devices), host_array(a), host_array(b), more["out"]
     bias, residual = (None if more[name] is None else host_array(more[name]) for name in ("bias", "residual"))
-    shape, wanted = checked(None, a, b, bias, residual, out, out_dtype)
-    aliased = out is not None and any(overlap(out, x) for x in (a, b, bias, residual) if x is not None)
+    shape, wanted = checked(None, a, b, bias, residual, out, out_dtype, operands)
+    aliased = out is not None and any(overlap(out, x) for x in (a, b, bias, residual, *operands) if x is not None)
     if len(found) == 1 or aliased or 0 in (*a.shape, *b.shape) or min(a.ndim, b.ndim) < 2:
         return one(a, b, device=found[0], progress=progress, out_dtype=out_dtype, **more)
     c = np.empty(shape, wanted.numpy) if out is None else out
-    given = {"a": a, "b": b, "c": c, "bias": bias, "residual": residual}
+    named = {f"y{i}": x[(None,) * (c.ndim - x.ndim)] for i, x in enumerate(operands)}
+    given = {"a": a, "b": b, "c": c, "bias": bias, "residual": residual, **named}
     axes = {
         "a": "mk",
         "b": "kn",
         "c": "mn",
         "bias": "m1" if bias is not None and bias.ndim == 2 else "n",
         "residual": "mn",
+        **{
+            name: "".join("1" if length == 1 else axis for length, axis in zip(x.shape[-2:], "mn", strict=True))
+            for name, x in named.items()
+        },
     }
     labelled = {name: of_product(x, axes[name], len(shape) - 2) for name, x in given.items() if x is not None}
-    job = _Job(one, labelled, Types(a.itemsize, c.itemsize), dtype_of(a.dtype), progress)
+    job = _Job(one, labelled, Types(a.itemsize, c.itemsize), dtype_of(a.dtype), function, progress)
     matrix = {"m": (0, shape[-2]), "n": (0, shape[-1]), "k": (0, a.shape[-1])}
     job.divide(Piece(matrix if a.ndim == b.ndim == 2 else {BATCH[0]: (0, shape[0])}), found)
     return c
@@ -127,12 +137,16 @@ def on_several(
 
 @dataclass
 class _Job:
-    """A product that is being computed on several devices: a, b, c and, if they are given, bias and residual."""
+    """A product that is being computed on several devices: a, b, c, and what is given of bias, residual and function.
+
+    The operands of the function are y0, y1, …
+    """
 
     one: One
     labelled: dict[str, Labelled]
     types: Types
     dtype: DType  # of the operands
+    function: Epilogue | str | None
     progress: Progress | None
     lock: threading.Lock = field(default_factory=threading.Lock)
     done: dict[tuple[int, ...], float] = field(default_factory=dict)  # elements of C, by the first ones of a piece
@@ -151,7 +165,9 @@ class _Job:
     def _compute(self, piece: Piece, device: Device) -> None:
         began, data = time.perf_counter(), {name: x.within(piece).data for name, x in self.labelled.items()}
         a, b, c = (data[name] for name in "abc")
-        terms = {name: data.get(name) for name in ("bias", "residual")}
+        terms: dict[str, Any] = {name: data.get(name) for name in ("bias", "residual")}
+        operands, own = [x for name, x in data.items() if name.startswith("y")], self.function
+        terms["activation"] = own.over(operands) if isinstance(own, Epilogue) else own
         self.one(a, b, out=c, device=device, progress=self._progress_of(piece, c.size), **terms)
         if (took := time.perf_counter() - began) > LONG:
             key = (device.info.name, self.dtype.name)

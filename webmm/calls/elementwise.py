@@ -5,13 +5,16 @@ from __future__ import annotations
 import weakref
 from collections.abc import MutableMapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from webmm import choose
 from webmm.arguments.arrays import element_of
+from webmm.arguments.products import check_operands
 from webmm.calls.devices import Devices
 from webmm.calls.executor import Labelled
-from webmm.calls.operands import Operandish, opened, returned
+from webmm.calls.expression import elementwise
+from webmm.calls.operands import Operandish, data_of, opened, returned
 from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
 from webmm.choose.elementwise import COMPATIBLE
@@ -19,8 +22,9 @@ from webmm.dtypes import F32
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError, ShaderError
 from webmm.kernels.elementwise.map import Map
+from webmm.problems.base import check_floats
 from webmm.problems.elementwise import Elementwise
-from webmm.wgsl.epilogues import Epilogue, activation_name
+from webmm.wgsl.own import Epilogue, name_of
 
 TRIAL_SIZE, TRIAL = 1000, Map(COMPATIBLE)  # the elements and the kernel of the test of an epilogue
 
@@ -54,7 +58,7 @@ def map(
     Arguments:
 
     - `x`: an array of any shape, of one of `webmm.dtypes.MATRIX_DTYPES`.
-    - `function`: a name in `webmm.wgsl.epilogues.ACTIVATIONS`, or an `Epilogue` for a user-defined function.
+    - `function`: a name in `webmm.wgsl.epilogues.ACTIVATIONS`, or an `Epilogue`, whose arrays broadcast to `x`.
     - `device`: by default the device of `x`, or the most capable adapter.
     - `devices`: "all" or a list of Devices, among which a call on NumPy arrays is divided.
 
@@ -62,10 +66,12 @@ def map(
     ShaderError for an `Epilogue` that does not compile on the device, or differs from its NumPy function there;
     otherwise as `reduce()`.
 
-    Example: ``webmm.map(x, webmm.Epilogue("x * x", np.square))``
+    Example: ``webmm.map(x, webmm.Epilogue("where(x > 0, x, slope * x)", slope=0.1))``
     """
     if not function:
-        raise ProblemError("map() needs a function: the name of an activation, or an Epilogue(wgsl=…, numpy=…)")
+        raise ProblemError("map() needs a function: the name of an activation, or an Epilogue")
+    if isinstance(function, Epilogue) and len(function.links) + (not function.function.plain) > 1:
+        return _each(x, function, device, devices)
     return _map("map", x, function, device, devices)
 
 
@@ -75,12 +81,30 @@ def along(x: Operandish, function: str, axis: int, device: Device) -> Any:
     return map(x, function, device=device)
 
 
+def _each(x: Operandish, own: Epilogue, device: Device | None, devices: Devices | None) -> Any:
+    """Return functions that are not all in WGSL, applied to each element in turn; what is between them is float32."""
+    value = data_of(x)
+    dtype = element_of(value)
+    one = partial(elementwise, device=device, devices=devices)
+    check_floats("activations", dtype)
+    check_operands([data_of(y) for y in own.operands], value.shape)
+    if own.links[0].function.plain and dtype != F32:
+        value = one("x", x=value, out_dtype=F32.numpy)
+    for i, link in enumerate(own.links):
+        if link.function.plain:
+            value = _map("map", value, link, device, devices)
+        else:
+            out = dtype if i == len(own.links) - 1 else F32
+            value = one(link.wgsl, x=value, out_dtype=out.numpy, **link.values)
+    return value if element_of(value) == dtype else one("x", x=value, out_dtype=dtype.numpy)
+
+
 def _map(call: str, x: Operandish, function: str | Epilogue, device: Device | None, devices: Devices | None) -> Any:
     with opened(call, device, x, devices=devices) as temporary:
         source = temporary.data(x)
         for one in temporary.devices:
-            name = activation_on(one, function)
-        problem = Elementwise(name, source.size, element_of(source))
+            activation_on(one, function)
+        problem = Elementwise(name_of(function), source.size, element_of(source))
         y = temporary.result(source.shape, problem.dtype, source)
 
         def compute(x: Array, y: Array) -> None:
@@ -93,20 +117,28 @@ def _map(call: str, x: Operandish, function: str | Epilogue, device: Device | No
         return returned(y)
 
 
-def activation_on(device: Device, activation: str | Epilogue | None) -> str:
-    """Return the name of an activation, "" for None, after testing a user-defined one before its first use on a device.
+def activation_on(device: Device, activation: str | Epilogue | None) -> Epilogue | str:
+    """Return an activation, "" for None, after testing what a user wrote in WGSL before its first use on a device.
 
     The test compiles it in a shader without other terms and, if the setting `selftest` is on, compares it with its
-    NumPy function. Raises ProblemError for an unknown name, and ShaderError with the WGSL of an epilogue that fails.
+    NumPy function. Expressions need none: they are tested as part of each kernel. Raises ProblemError for an unknown
+    name, and ShaderError with the WGSL of an epilogue that fails.
     """
-    name = activation_name(activation)
-    if isinstance(activation, Epilogue) and name not in _tested.setdefault(device, set()):
-        problem = Elementwise(name, TRIAL_SIZE, F32)
-        try:
-            device.pipeline(device.shader(TRIAL, problem))
-        except ShaderError as error:
-            raise ShaderError(f"epilogue {activation.wgsl!r}: {error}") from error
-        if reason := choose.refused(TRIAL, problem, device):
-            raise ShaderError(f"epilogue {activation.wgsl!r} and its NumPy function differ: {reason}")
-        _tested[device].add(name)
-    return name
+    name_of(activation)
+    if isinstance(activation, Epilogue):
+        for link in activation.links:
+            if link.function.plain and link.name not in _tested.setdefault(device, set()):
+                _test(device, link)
+                _tested[device].add(link.name)
+    return activation or ""
+
+
+def _test(device: Device, own: Epilogue) -> None:
+    """Raise ShaderError unless a function in WGSL is right."""
+    problem = Elementwise(own.name, TRIAL_SIZE, F32)
+    try:
+        device.pipeline(device.shader(TRIAL, problem))
+    except ShaderError as error:
+        raise ShaderError(f"epilogue {own.wgsl!r}: {error}") from error
+    if reason := choose.refused(TRIAL, problem, device):
+        raise ShaderError(f"epilogue {own.wgsl!r} and its NumPy function differ: {reason}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +21,7 @@ from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError
 from webmm.problems.expression import AXES, Expression, Quad, Strided
 from webmm.wgsl import expressions
-from webmm.wgsl.expressions import REAL, TRUTH, WHOLE, bits, compiled, parsed, scalar, shown
+from webmm.wgsl.expressions import REAL, TRUTH, WHOLE, bits, compiled, renamed, scalar, shown
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 OF_KIND = {REAL: F32, WHOLE: I32, TRUTH: BOOL}
@@ -49,7 +48,8 @@ def elementwise(
     Arguments:
 
     - `expression`: Python syntax with + - * / and comparisons, & | ~ of booleans, ``where(condition, x, y)``, and
-      `webmm.wgsl.expressions.FUNCTIONS`: exp, log, sqrt, tanh, abs, maximum, minimum, isnan, float32, int32, bool.
+      `webmm.wgsl.expressions.FUNCTIONS`: exp, log, sqrt, tanh, sigmoid, relu,
+      gelu, gelu_tanh, silu, abs, maximum, minimum, isnan, float32, int32, bool.
     - `operands`: the values of its names: up to four arrays of float32, float16, bfloat16, int32 or bool, and up to
       four Python numbers, which take the kind of the arrays, float or int.
     - `out_dtype`: the dtype of the result, by default float32, int32 or bool, or the float dtype of the arrays if they
@@ -105,17 +105,17 @@ class Maker:
                 f"expression {shown(text)}: a float and int32 cannot be combined; cast x.astype('float32')"
             )
         self._number_kind = REAL if real else WHOLE
-        renamed = {
+        places = {
             **{name: (f"x{i}", kind) for i, (name, kind) in enumerate(zip(arrays, kinds, strict=True))},
             **{name: (f"s{i}", self._number_kind) for i, name in enumerate(numbers)},
         }
         self._numbers = tuple(_bits(name, x, self._number_kind) for name, x in numbers.items())
         # If all arrays are bool, True and False are converted to bool in the shader; uniforms hold only numbers.
         truths = {name for name, x in numbers.items() if {*kinds} == {TRUTH} and isinstance(x, (bool, np.bool_))}
-        self._text = _renamed(
-            text, {name: f"bool({new})" if name in truths else new for name, (new, _) in renamed.items()}
+        self._text, _ = renamed(
+            text, {name: f"bool({new})" if name in truths else new for name, (new, _) in places.items()}
         )
-        self._compiled = compiled(self._text, tuple(renamed.values()))
+        self._compiled = compiled(self._text, tuple(places.values()))
         natural = OF_KIND[self._compiled.kind]
         floats = [dtype for dtype in dict.fromkeys(arrays.values()) if kind_computed(dtype) == REAL]
         if natural == F32 and len(floats) == 1:
@@ -144,20 +144,6 @@ class Maker:
             numbers=self._numbers,
             number_kind=self._number_kind,
         )
-
-
-def _renamed(text: str, names: Mapping[str, str]) -> str:
-    """Return an expression with its names replaced, so that expressions that differ only in names share a shader."""
-    tree = parsed(text)
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and id(node) not in called:
-            if node.id not in names:
-                raise ProblemError(
-                    f"expression {shown(text)}: {node.id} was not given; the operands are {', '.join(names)}"
-                )
-            node.id = names[node.id]
-    return ast.unparse(tree)
 
 
 def _bits(name: str, x: Any, kind: str) -> int:

@@ -14,14 +14,15 @@ from webmm.calls import divided
 from webmm.calls.devices import Devices
 from webmm.calls.elementwise import activation_on
 from webmm.calls.executor import Progress
-from webmm.calls.operands import Operandish, Temporaries, data_of, number
+from webmm.calls.operands import Operandish, Temporaries, data_of, number, operands_of
 from webmm.calls.planned import planned
 from webmm.calls.product import Arguments, checked, dispatches, on_device, on_host
 from webmm.config import Precision, Tune, tune_mode
 from webmm.engine.aliasing import check_separate
 from webmm.engine.device import Array, Device, default_device
 from webmm.errors import ProblemError
-from webmm.wgsl.epilogues import Epilogue, Terms
+from webmm.wgsl.epilogues import Terms
+from webmm.wgsl.own import Epilogue, fields_of
 
 
 @planned
@@ -50,7 +51,8 @@ def matmul(
       axis. Transposed and sliced `Array`s are read in place; those with a negative stride, or with unit stride along
       neither matrix axis, are copied through the host first.
     - `bias`: shape (n,), or (m, 1) for one value per row; the operands' dtype, or float32, which is rounded to it.
-    - `activation`: a name in `webmm.wgsl.epilogues.ACTIVATIONS`, or an `Epilogue` for a user-defined function.
+    - `activation`: a name in `webmm.wgsl.epilogues.ACTIVATIONS`, or an `Epilogue`: a function of one's own, with
+      numbers, and arrays that broadcast to the result, which are read where it is stored.
     - `residual`: an array of the result's shape. It costs a copy; the other terms are applied before the result is
       stored and cost no extra pass.
     - `alpha`: a number.
@@ -83,17 +85,19 @@ def matmul(
     Example: ``webmm.matmul(x, w, bias=b, activation="gelu")``
     """
     if devices is not None or divided.is_panels(a) or divided.is_panels(b):
-        one = partial(matmul, activation=activation, alpha=alpha, out_dtype=out_dtype, tune=tune, precision=precision)
-        more = {"bias": bias, "residual": residual, "out": out}
+        one = partial(matmul, alpha=alpha, out_dtype=out_dtype, tune=tune, precision=precision)
+        more = {"bias": bias, "residual": residual, "out": out, "activation": activation}
         return divided.on_several(one, a, b, more, out_dtype, device, devices, progress)
     a, b = data_of(a), data_of(b)
     bias, residual = (None if x is None else data_of(x) for x in (bias, residual))
-    resident = [x for x in (a, b, bias, residual, out) if isinstance(x, Array)]
+    operands = operands_of(activation)
+    resident = [x for x in (a, b, bias, residual, out, *operands) if isinstance(x, Array)]
     device = device or (resident[0].device if resident else default_device())
-    _, dtype = checked(device, a, b, bias, residual, out, out_dtype)
+    _, dtype = checked(device, a, b, bias, residual, out, out_dtype, operands)
     mode = tune_mode(tune or device.settings.tune)
-    epilogue = Terms(alpha=number("alpha", alpha), activation=activation_on(device, activation))
-    settings = Arguments(bias, residual, epilogue, dtype, precision, mode)
+    function = activation_on(device, activation)
+    epilogue = Terms(alpha=number("alpha", alpha), **fields_of(function))
+    settings = Arguments(bias, residual, epilogue, dtype, precision, mode, function=function)
     with device.span("matmul", "call"):
         if resident:
             return on_device(device, a, b, settings, out if isinstance(out, Array) else None)

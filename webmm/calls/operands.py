@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from webmm.engine.device import Array, Device, default_device
 from webmm.engine.moves import upload
 from webmm.engine.view import host_array, in_memory_order
 from webmm.errors import ProblemError
+from webmm.wgsl.own import Epilogue
 
 Operandish = Array | ArrayLike
 
@@ -41,6 +42,11 @@ def data_of(x: Operandish) -> Data:
     host = host_array(x)
     dtype_of(host.dtype)
     return host
+
+
+def operands_of(activation: Epilogue | str | None) -> tuple[Data, ...]:
+    """Return the operands of a user's own function, in host memory or on a device."""
+    return tuple(map(data_of, activation.operands)) if isinstance(activation, Epilogue) else ()
 
 
 class Temporaries:
@@ -112,6 +118,16 @@ class Temporaries:
             array = self._own(self.device.array(array.numpy(), dtype))
         return array
 
+    def spread(self, operands: Sequence[Operandish], shape: tuple[int, ...]) -> list[Array]:
+        """Return operands of an epilogue, which were checked, on the device and broadcast to `shape`."""
+        found = [self.array(x) for x in operands]
+        return [
+            (x if all(stride >= 0 for stride in x.strides) else self._own(self.device.array(x.numpy()))).broadcast_to(
+                shape
+            )
+            for x in found
+        ]
+
     def sum(self, size: int, dtype: DType) -> Array:
         """Return an array for `size` partial sums; the same array is returned again while it is large enough."""
         if self._sum is None or self._sum.size < size:
@@ -171,3 +187,12 @@ def rows_of(x: Data) -> Data:
     if isinstance(x, Array) and not x.contiguous:
         x = x.numpy()
     return x.reshape(x.size // x.shape[-1] if x.shape[-1] else 0, x.shape[-1])
+
+
+def rows_over(x: Data, shape: tuple[int, ...]) -> Data:
+    """Return an operand that broadcasts to `shape` as one that broadcasts to its rows, which `rows_of()` makes."""
+    x = x[(None,) * (len(shape) - x.ndim)]
+    if len(shape) > 2 and any(length != 1 for length in x.shape[:-1]):
+        whole = (*shape[:-1], x.shape[-1])
+        x = x.broadcast_to(whole) if isinstance(x, Array) else np.broadcast_to(x, whole)
+    return x if len(shape) == 2 else rows_of(x) if len(shape) > 2 else x[None]

@@ -13,14 +13,14 @@ from webmm.dtypes import DType
 from webmm.engine import generation
 from webmm.engine.device import Array, Device
 from webmm.problems.weights import BlockWeights
-from webmm.wgsl.epilogues import Epilogue
+from webmm.wgsl.own import Epilogue
 from webmm.wgsl.reductions import Reduction
 
 P = ParamSpec("P")
 R = TypeVar("R")
 HOST = (type(None), bool, int, float, str, bytes, tuple, type, np.dtype, np.generic)  # host values allowed in a key
 RESIDENT = (Array, BlockWeights)  # operands on a device, or that may be
-PLAIN = (*HOST, DType, Device, Epilogue, Reduction)  # all types allowed in a key
+PLAIN = (*HOST, DType, Device, Reduction)  # all types allowed in a key
 SMALL = 2**14  # the contents of a NumPy array up to this size (bytes) are part of the key
 
 
@@ -75,6 +75,10 @@ def _describe(x: Any, key: list[Any], arrays: list[Array]) -> None:
         key += (x.shape, x.bits, x.block)
         for part in x.parts:
             _describe(part, key, arrays)
+    elif kind is Epilogue:
+        key += (kind, x.name, struct.pack(f"<{len(x.numbers)}d", *x.numbers))
+        for operand in x.operands:
+            _describe(operand, key, arrays)
     elif kind is np.ndarray and x.nbytes <= SMALL and not x.dtype.hasobject:
         key += (kind, x.dtype, x.shape, x.tobytes())
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from webmm.arguments.products import (
     batch_axes,
     bias_kind,
     check_bias,
+    check_operands,
     check_residual,
     check_stored_once,
     matrix_shape,
@@ -25,7 +26,7 @@ from webmm.arguments.products import (
     row_major,
 )
 from webmm.calls.executor import Data, Progress, shrinking
-from webmm.calls.operands import Temporaries
+from webmm.calls.operands import Temporaries, operands_of
 from webmm.calls.planned import planned
 from webmm.calls.streamed import OVERLAP, StreamedProduct
 from webmm.choose.gemm import pieces
@@ -37,6 +38,7 @@ from webmm.engine.device import Array, Device
 from webmm.errors import MemoryLimitError, ProblemError
 from webmm.problems.gemm import Gemm
 from webmm.wgsl.epilogues import OF_WHOLE_SUMS, Terms
+from webmm.wgsl.own import Epilogue, fields_of
 
 Run = Callable[..., None]  # run(problem, device, *arrays) queues a kernel that computes the problem
 Dispatch = tuple[Gemm, tuple[Array, ...]]  # a problem and its arrays
@@ -48,11 +50,17 @@ class Arguments:
 
     bias: Data | None
     residual: Data | None
-    epilogue: Terms  # the terms other than bias and residual
+    epilogue: Terms  # the terms other than bias and residual, without the layouts of a function's operands
     out_dtype: DType | None
     precision: Precision | None = None  # None for the device's setting
     tune: Tune | None = None  # None for the device's setting
     other: Run | None = None  # runs the problems instead of `webmm.choose.run`
+    function: Epilogue | str = ""  # the activation, with its operands
+
+    @property
+    def operands(self) -> tuple[Data, ...]:
+        """The operands of a user's own function."""
+        return operands_of(self.function)
 
     def run(self, problem: Gemm, device: Device, *arrays: Array) -> None:
         """Queue a kernel that computes `problem`."""
@@ -70,13 +78,15 @@ def checked(
     residual: Data | None,
     out: Any,
     out_dtype: DTypeLike | None,
+    operands: Sequence[Data] = (),
 ) -> tuple[tuple[int, ...], DType]:
     """Return the shape and the dtype of a product, after checks of all its arrays; nothing has been written then.
 
+    `operands` are those of the epilogue.
     An `out` on a device shares no buffer with an operand or the bias; the residual is read first, so that it may be
     `out` or any view of it. One in host memory may overlap operands: `on_host()` decides. Raises ProblemError.
     """
-    resident = [x for x in (a, b, bias, residual, out) if isinstance(x, Array)]
+    resident = [x for x in (a, b, bias, residual, out, *operands) if isinstance(x, Array)]
     if any(x.device is not device for x in resident):
         raise ProblemError("the operands live on different devices; copy one: device.array(x.numpy())")
     shape = result_shape(a, b)
@@ -84,6 +94,7 @@ def checked(
         check_bias(bias, matrix_shape(a, b), element_of(a))
     if residual is not None:
         check_residual(residual, shape)
+    check_operands(operands, shape)
     if out is None:
         return shape, element_of(a) if out_dtype is None else dtype_of(out_dtype)
     if not isinstance(out, Array if resident else np.ndarray):
@@ -96,8 +107,13 @@ def checked(
         raise ProblemError(f"out is {found.name} of shape {out.shape}; the result is {dtype.name} of shape {shape}")
     check_stored_once("out", out)
     if isinstance(out, Array):
-        check_separate("out", out, {"a": a, "b": b, "bias": bias})
+        check_separate("out", out, {"a": a, "b": b, "bias": bias, **named(operands)})
     return shape, dtype
+
+
+def named(operands: Sequence[Data]) -> Mapping[str, Data]:
+    """Return the operands of an epilogue by what messages call them."""
+    return {f"array {i + 1} of the epilogue": x for i, x in enumerate(operands)}
 
 
 def on_device(device: Device, a: Data, b: Data, settings: Arguments, into: Array | None = None) -> Array:
@@ -109,7 +125,9 @@ def on_device(device: Device, a: Data, b: Data, settings: Arguments, into: Array
         c = device.empty(matrix_shape(left, right), out) if into is None else _with_dropped_axes(into, left, right)
         bias, beta = temporary.bias(settings.bias, left.element), 0.0 if settings.residual is None else 1.0
         epilogue = replace(settings.epilogue, beta=beta, bias=bias_kind(bias))
-        queued = dispatches(temporary, _at_least_2d(left, 0), _at_least_2d(right, 1), c, bias, epilogue, settings)
+        operands = [_with_dropped_axes(x, left, right) for x in temporary.spread(settings.operands, shape)]
+        both = _at_least_2d(left, 0), _at_least_2d(right, 1)
+        queued = dispatches(temporary, *both, c, bias, epilogue, settings, operands)
         if settings.residual is not None:
             _fill(c, settings.residual, queued, settings)
         for problem, arrays in queued:
@@ -122,9 +140,12 @@ def _uploaded(device: Device, a: NDArray[Any], b: NDArray[Any], settings: Argume
     if settings.other or device.profile is not None:
         return on_device(device, a, b, settings)
     with Temporaries(device) as temporary:
-        left, right, *bias = temporary.arrays(a, b, *([] if settings.bias is None else [settings.bias]))
-        s, terms, added = settings, settings.epilogue, bias[0] if bias else None
-        more = s.residual, terms.alpha, terms.activation, s.out_dtype, s.precision, s.tune
+        given = [] if settings.bias is None else [settings.bias]
+        left, right, *found = temporary.arrays(a, b, *given, *settings.operands)
+        s, added, function = settings, found[0] if given else None, settings.function
+        if isinstance(function, Epilogue):
+            function = function.over(found[len(given) :])
+        more = s.residual, s.epilogue.alpha, function, s.out_dtype, s.precision, s.tune
         return _of_arrays(left, right, added, *more)
 
 
@@ -135,14 +156,14 @@ def _of_arrays(
     bias: Array | None,
     residual: Data | None,
     alpha: float,
-    activation: str,
+    activation: Epilogue | str,
     out_dtype: DType | None,
     precision: Precision | None,
     tune: Tune | None,
 ) -> Array:
     """Return the product of uploaded operands, which were checked, as Settings say; a repeated call replays this."""
-    terms = Terms(alpha=alpha, activation=activation)
-    return on_device(a.device, a, b, Arguments(bias, residual, terms, out_dtype, precision, tune))
+    terms = Terms(alpha=alpha, **fields_of(activation))
+    return on_device(a.device, a, b, Arguments(bias, residual, terms, out_dtype, precision, tune, function=activation))
 
 
 def _with_dropped_axes(out: Array, a: Array, b: Array) -> Array:
@@ -168,7 +189,7 @@ def on_host(
     out_dtype = dtype if settings.out_dtype is None else settings.out_dtype
     sizes = [x.size * dtype.itemsize for x in (a, b)] + [math.prod(shape) * out_dtype.itemsize]
     memory = device.memory
-    given = [x for x in (a, b, settings.bias, settings.residual) if x is not None]
+    given = [x for x in (a, b, settings.bias, settings.residual, *settings.operands) if x is not None]
     aliased = out is not None and any(overlap(out, x) for x in given)
     # On a CPU adapter, transfers would not overlap with compute: both use the same cores.
     at_once = memory if aliased or device.info.kind == "cpu" else min(memory, OVERLAP)
@@ -198,9 +219,15 @@ def _streamed(
     fresh: bool,
 ) -> None:
     bias, residual = (None if x is None else np.asarray(x) for x in (settings.bias, settings.residual))
-    check_separate("out", c, {"a": a, "b": b, "bias": bias, "residual": residual})
-    into = c[..., None] if b.ndim == 1 else c
-    into = into[..., None, :] if a.ndim == 1 else into
+    operands = [np.asarray(x) for x in settings.operands]
+    check_separate("out", c, {"a": a, "b": b, "bias": bias, "residual": residual, **named(operands)})
+
+    def with_axes(x: NDArray[Any]) -> NDArray[Any]:
+        x = x[(None,) * (c.ndim - x.ndim)]
+        x = x[..., None] if b.ndim == 1 else x
+        return x[..., None, :] if a.ndim == 1 else x
+
+    into, operands = with_axes(c), [with_axes(x) for x in operands]
     left, right = (a if a.ndim > 1 else a[None, :]), (b if b.ndim > 1 else b[:, None])
     left, right = (x[(None,) * (into.ndim - x.ndim)] for x in (left, right))
     if not into.size:
@@ -208,12 +235,15 @@ def _streamed(
     if not left.shape[-1]:
         added = 0.0 if bias is None else bias.astype(np.float64)
         start = 0.0 if residual is None else residual.reshape(into.shape)
-        into[...] = settings.epilogue.reference(np.zeros(()), bias=added) + start
+        into[...] = settings.epilogue.reference(np.zeros(into.shape), bias=added, operands=operands) + start
         return
 
-    def multiply(x: Array, y: Array, z: Array, beta: float, added: Array | None, kind: str, last: bool) -> None:
+    def multiply(
+        x: Array, y: Array, z: Array, beta: float, added: Array | None, kind: str, last: bool, parts: list[NDArray[Any]]
+    ) -> None:
         epilogue = replace(settings.epilogue, beta=beta, bias=kind, **({} if last else OF_WHOLE_SUMS))
-        for problem, arrays in dispatches(temporary, x, y, z, added, epilogue, settings):
+        spread = temporary.spread(parts, z.shape) if last else []
+        for problem, arrays in dispatches(temporary, x, y, z, added, epilogue, settings, spread):
             settings.run(problem, device, *arrays)
 
     with Temporaries(device) as temporary:
@@ -222,6 +252,7 @@ def _streamed(
             *(dtype_of(a.dtype), dtype_of(c.dtype)),
             bias=bias,
             residual=None if residual is None else residual.reshape(into.shape),
+            operands=operands,
             needs_whole_sum=settings.epilogue.needs_whole_sum,
             progress=progress,
             fresh=fresh,
@@ -255,11 +286,19 @@ def _fill(c: Array, residual: Data, queued: list[Dispatch], settings: Arguments)
 
 
 def dispatches(
-    temporary: Temporaries, a: Array, b: Array, c: Array, bias: Array | None, epilogue: Terms, settings: Arguments
+    temporary: Temporaries,
+    a: Array,
+    b: Array,
+    c: Array,
+    bias: Array | None,
+    epilogue: Terms,
+    settings: Arguments,
+    operands: Sequence[Array] = (),
 ) -> list[Dispatch]:
     """Return the dispatches of c ← epilogue(a @ b), with `bias` if the epilogue has one.
 
-    The arrays have at least two axes. Nothing is written before the first of them runs.
+    The arrays have at least two axes; `operands` are those of the epilogue, of the shape of `c`.
+    Nothing is written before the first of them runs.
     """
     if not c.size:
         return []
@@ -268,15 +307,18 @@ def dispatches(
     batch = c.shape[:-2]
     a, b = (temporary.readable(x) for x in (a, b))
     a, b = a.broadcast_to((*batch, *a.shape[-2:])), b.broadcast_to((*batch, *b.shape[-2:]))
+    given = c
     a, b, c, kind = row_major(a, b, c, epilogue.bias)
+    operands = operands if c is given else [x.mT for x in operands]
     offset, precision = 0 if bias is None else bias.offset, settings.precision or temporary.device.settings.precision
-    first = problem_of(a, b, c, offset, replace(epilogue, bias=kind), precision)
+    first = problem_of(a, b, c, offset, replace(epilogue, bias=kind), precision, *operands)
     device, limits, found = temporary.device, dispatch_limits(temporary.device, a.element), []
-    for problem in problems(first, batch_axes(a, b, c)):
+    for problem in problems(first, batch_axes(a, b, c, *operands)):
         for piece in pieces(problem, device, limits):
             size, sums = piece.problem.m * piece.problem.n, problem.dtype.sums
             into = temporary.sum(size, sums) if piece.apart and not piece.last else c
             added = temporary.sum(size, sums) if piece.apart and piece.last else bias
             more = [added] if piece.problem.bias and added is not None else []
+            more += operands if piece.problem.spreads else []
             found.append((piece.problem, (a, b, into, *more)))
     return found

@@ -26,9 +26,9 @@ from webmm.engine.device import Array, Device
 BATCH_BYTES = 2**26  # bytes of small matrices to combine in a piece
 OVERLAP = 2**25  # bytes of operands and result from which overlapping transfers with compute pays off
 LONG = 2**31  # bytes of all three matrices from which longer transfers pay off
-# multiply(a, b, c, beta, bias, kind of bias, last) queues c ← activation(alpha·a·b + bias) + beta·c; the activation is
-# applied only for the last piece of k.
-Multiply = Callable[[Array, Array, Array, float, Array | None, str, bool], None]
+# multiply(a, b, c, beta, bias, kind of bias, last, operands) queues c ← activation(alpha·a·b + bias) + beta·c; the
+# activation, with its operands for this piece, is applied only for the last piece of k.
+Multiply = Callable[[Array, Array, Array, float, Array | None, str, bool, list[NDArray[Any]]], None]
 
 
 @dataclass
@@ -49,6 +49,7 @@ class StreamedProduct:
     out: DType
     bias: NDArray[Any] | None
     residual: NDArray[Any] | None
+    operands: list[NDArray[Any]]  # of the activation, which broadcast to C
     needs_whole_sum: bool
     progress: Progress | None
     fresh: bool = False
@@ -86,11 +87,21 @@ class StreamedProduct:
         start = 0.0 if self.residual is None else 1.0  # the factor of the previous contents of C
         bias = self._bias(piece) if piece.first else None
         if not piece.apart:
-            self.multiply(x, y, into, start if piece.first else 1.0, bias, bias_kind(bias), piece.last)
+            self.multiply(
+                x, y, into, start if piece.first else 1.0, bias, bias_kind(bias), piece.last, self._operands(piece)
+            )
         elif piece.last:
-            self.multiply(x, y, into, start, total, "matrix", True)
+            self.multiply(x, y, into, start, total, "matrix", True, self._operands(piece))
         else:
-            self.multiply(x, y, total, 0.0 if piece.first else 1.0, bias, bias_kind(bias), False)
+            self.multiply(x, y, total, 0.0 if piece.first else 1.0, bias, bias_kind(bias), False, [])
+
+    def _operands(self, piece: Piece) -> list[NDArray[Any]]:
+        """Return the elements of the activation's operands that belong to a piece; axes of length 1 are not cut."""
+        at = elements(piece, self._labelled(self.c, "mn").axes)
+        return [
+            x[tuple(slice(None) if length == 1 else each for length, each in zip(x.shape, at, strict=True))]
+            for x in self.operands
+        ]
 
     def _bias(self, piece: Piece) -> Array | None:
         if self.bias is None:

@@ -26,6 +26,7 @@ TEXTS = (
     ("x0 / x1", F16, F16),
     ("abs(x0) * s0 - 1.5", BF16, BF16),
     ("exp(x0) + log(x1) * sqrt(x0)", F32, F32),
+    ("silu(x0) * sigmoid(x1) + gelu_tanh(x0) - gelu(x1)", F32, F32),
     ("where(x0 < x1, tanh(x0), maximum(x0, x1))", F32, F16),
     ("minimum(x0, x1) != x0", F16, BOOL),
     ("maximum(x0, x1) * s0 - abs(x0)", I32, I32),

@@ -17,7 +17,18 @@ from webmm.cases import gemm_ladders
 from webmm.cases.base import Case, Exhibit, Op, Size, Trial, split_size
 from webmm.cases.exact import Ladder
 from webmm.cases.finish import Finish
-from webmm.cases.products import ROUNDING, add_cancellations, dense, laid_out, quarters, representable, small_sizes
+from webmm.cases.products import (
+    APPROXIMATION,
+    add_cancellations,
+    allowed_errors,
+    buffers_of,
+    dense,
+    operand_values,
+    quarters,
+    representable,
+    small_function,
+    small_sizes,
+)
 from webmm.cases.steps.products import GemmSubject
 from webmm.dtypes import F32, MATRIX_DTYPES, WIDE, dtype_of
 from webmm.engine.device import Device
@@ -31,14 +42,13 @@ from webmm.measure.roofline import Roofline
 from webmm.measure.verify import SAMPLED, Checker, Wrong, bound, unwritten, wrong_elements
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm, gemm
-from webmm.problems.product import Operand, transposes
-from webmm.wgsl.epilogues import ACTIVATIONS, BIASES, OWN, TRIALS
+from webmm.problems.product import transposes
+from webmm.wgsl.epilogues import ACTIVATIONS, BIASES, TRIALS, in_uniform
 
 DEFAULT_SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)
 SIZES_SHOWN = 4
 SHAPES = {"aligned": (512, 512, 512), "ragged": (509, 511, 513), "long K": (509, 511, LOOP_LIMIT + 1)}  # of examples
 STEEPEST = 1.2  # the largest slope of a built-in activation
-APPROXIMATION = 2.0**-12  # error of a driver's activation, as a multiple of |A|·|B|
 
 
 class Operands(Case[Gemm]):
@@ -279,6 +289,7 @@ class GemmOp(Op[Gemm]):
                 b=dense(p.b, (k, n), (p.k, p.n)),
                 c=dense(p.c, (m, n), (p.m, p.n)),
                 bias_offset=0,
+                **small_function(p, m, n),
                 **p.trial,
             )
 
@@ -289,20 +300,15 @@ class GemmOp(Op[Gemm]):
         a, b, c, bias = (quarters(rng, shape) for shape in ((p.m, p.k), (p.k, p.n), (p.m, p.n), bias_shape))
         if p.precision == "high" and p.dtype == F32:
             add_cancellations(a, b)
-        scale = a @ b
-        values = {"a": a, "b": b, "bias": bias, **({"c": c} if p.beta else {})}
-        stored = {"a": p.a, "b": p.b, "c": p.c, "bias": Operand(1)}
-        stored_eps = 0.0 if p.out_dtype == F32 else p.out_dtype.eps
-        added = bias if p.bias else 0.0
-        expected = representable(p.reference(scale, c, added), p.out_dtype)
-        allowed = (ROUNDING + stored_eps + (APPROXIMATION if p.activation else 0.0)) * (scale + 1)
-        if p.activation in OWN:  # a user-defined function may have a steep slope and large values
-            up, down = (p.reference(scale + sign * ROUNDING * (scale + 1), c, added) for sign in (1, -1))
-            allowed = allowed + np.abs(up - down) + (APPROXIMATION + stored_eps) * np.abs(expected)
+        if in_uniform(p.activation):
+            a[1::2] *= -1  # an expression may take negative numbers otherwise
+        more, added = operand_values(p, rng), bias if p.bias else 0.0
+        finished = functools.partial(p.reference, c=c, bias=added, operands=list(more.values()))
+        values = {"a": a, "b": b, "bias": bias, **({"c": c} if p.beta else {}), **more}
         return Trial(
-            {e.name: laid_out(values[e.name], stored[e.name], e.end) for e in p.buffers() if e.name in values},
-            expected,
-            allowed,
+            buffers_of(p, values, {"a": p.a, "b": p.b, "c": p.c}),
+            representable(finished(a @ b), p.out_dtype),
+            allowed_errors(p, a @ b, finished),
         )
 
     def examples(self) -> Iterator[tuple[str, Gemm]]:

@@ -19,7 +19,9 @@ from webmm.dtypes import F32, DType
 from webmm.wgsl.expressions import FUNCTIONS, LOGIC, NEGATE, NOT, OPERATIONS, REAL, SELECT, Compiled
 
 FUNCTION_ERROR = 1e-3  # of drivers' built-in functions, relative to the result
-FROM_ONE = ("log", "tanh")  # functions with roots: the error is relative to at least 1
+FROM_ONE = ("log", "tanh", "sigmoid")  # functions with roots, or 0 as a limit: the error is relative to at least 1
+TURNS = {"silu": -1.2784645, "gelu": -0.7517916, "gelu_tanh": -0.7524615}  # where they turn, from falling to rising
+NEARLY = 100.0  # a number near which they are 0 below 0
 QUOTIENT_ERROR = 2.0**-21
 EXACT = 2.0**24  # the largest ratio of terms whose sum may be exact; float64 does not show that a larger one is not
 LARGE_DIVISOR = 2.0**126  # the reciprocals of larger ones are subnormal, and may be flushed to 0
@@ -86,7 +88,7 @@ def evaluate(x: Compiled, names: Mapping[str, Interval]) -> Interval:
     with np.errstate(all="ignore"):
         if x.operation == SELECT:
             return _select(*terms)
-        if x.operation in (*LOGIC.values(), NOT):
+        if x.operation in (*LOGIC, NOT):
             return _logic(x.operation, *terms)
         if x.operation in COMPARISONS:
             return COMPARISONS[x.operation](*terms)
@@ -256,7 +258,20 @@ def _function(name: str, kind: str, *terms: Interval) -> Interval:
             np.where(flushed, np.maximum(x.high, y.high), high),
         )
         return Interval(np.where(empty, np.inf, low), np.where(empty, -np.inf, high), x.nan | y.nan)
-    return _increasing(name, x)
+    return _turning(name, x) if name in TURNS else _increasing(name, x)
+
+
+def _turning(name: str, x: Interval) -> Interval:
+    """Return the interval of a function that falls to its minimum, then rises; at -∞ it may be NaN."""
+    turn, function = TURNS[name], FUNCTIONS[name].reference
+    ends = [np.asarray(function(np.where(np.isneginf(end), -NEARLY, end))) for end in (x.low, x.high)]
+    least = np.where((x.low < turn) & (x.high > turn), function(np.float64(turn)), np.minimum(*ends))
+    low, high = (
+        np.where(np.isfinite(end), end + sign * FUNCTION_ERROR * np.maximum(np.abs(end), 1.0), end)
+        for sign, end in ((-1, least), (1, np.maximum(*ends)))
+    )
+    nan = x.nan | np.isneginf(x.low)
+    return _rounded(np.where(x.empty, np.inf, low), np.where(x.empty, -np.inf, high), nan, F32)
 
 
 def _increasing(name: str, x: Interval) -> Interval:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.dtypes import DType
+from webmm.dtypes import BOOL, F32, I32, DType
 from webmm.kernels.base import LOOP_LIMIT
 from webmm.kernels.product import ProductKernel
 from webmm.problems.product import Operand, Product
+from webmm.wgsl.epilogues import OWN, TRIAL_VALUES, Applied, Spread
 
 # Multiplications of a small problem, at most: usually, if K is divided among workgroups, and with a long K (a tile of
 # 128×128).
 SMALL, SMALL_DIVIDED, SMALL_LONG = 2**24, 2**28, 2**30
+APPROXIMATION = 2.0**-12  # error of a driver's activation, as a multiple of |A|·|B|
 ROUNDING = 2.0**-20  # of |A|·|B|: less than one of 65,536 terms, more than the rounding by scaling and a bias
 
 
@@ -84,6 +86,46 @@ def representable(values: NDArray[Any], dtype: DType) -> NDArray[np.float64]:
 def quarters(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Return random values of 1/4, 1/2 and 3/4, whose products and sums are exact in f32 in any order."""
     return rng.integers(1, 4, shape).astype(np.float64) / 4
+
+
+def small_function(p: Applied, m: int, n: int) -> dict[str, Any]:
+    """Return numbers and layouts of operands of a function for a small product: of its shape, for the same shader."""
+    spreads = tuple(Spread(x.dtype, batch=m * n if x.batch else 0, row=n, column=1) for x in p.spreads)
+    return {"values": TRIAL_VALUES[: len(p.values)], "spreads": spreads}
+
+
+def operand_values(p: Any, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+    """Return values for the operands of the epilogue of `p`, which have its shape, by the names of their buffers."""
+    drawn = [quarters(rng, (p.m, p.n)) for _ in p.spreads]
+    typed = {BOOL: lambda x: x > 0.5, I32: lambda x: (4 * x).astype(np.int32)}
+    return {
+        f"y{i}": typed[x.dtype](v) if x.dtype in typed else v
+        for i, (x, v) in enumerate(zip(p.spreads, drawn, strict=True))
+    }
+
+
+def buffers_of(p: Any, values: Mapping[str, NDArray[Any]], stored: Mapping[str, Operand]) -> dict[str, NDArray[Any]]:
+    """Return the buffers of `p` that have values, in their layouts, by default dense and row-major."""
+    known = [extent for extent in p.buffers() if extent.name in values]
+    return {x.name: laid_out(values[x.name], stored.get(x.name, Operand(1)), x.end) for x in known}
+
+
+def allowed_errors(
+    p: Any, product: NDArray[Any], finished: Callable[[NDArray[Any]], NDArray[Any]], magnitude: Any = None
+) -> NDArray[np.float64]:
+    """Return the errors that rounding explains in a product of quarters, to which `finished` applies the epilogue.
+
+    `magnitude` is |A|·|B|, by default that of A·B.
+    A function of a user's own may have a steep slope and large values.
+    """
+    size = (np.abs(product) if magnitude is None else magnitude) + 1
+    stored_eps = 0.0 if p.out_dtype == F32 else p.out_dtype.eps
+    allowed: NDArray[np.float64] = (ROUNDING + stored_eps + (APPROXIMATION if p.activation else 0.0)) * size
+    if p.activation not in OWN:
+        return allowed
+    near, up, down = (finished(product + sign * ROUNDING * size) for sign in (0, 1, -1))
+    steep: NDArray[np.float64] = np.abs(up - down) + (APPROXIMATION + stored_eps) * np.abs(near)
+    return allowed + steep
 
 
 def add_cancellations(a: NDArray[Any], b: NDArray[Any]) -> None:

@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 
 from webmm.cases.base import Case, Exhibit, Op, Size, Trial
 from webmm.cases.exact import ExactCase, Input, Integers, Ladder, product
-from webmm.cases.products import ROUNDING, dense, laid_out, quarters, small_sizes
+from webmm.cases.products import (
+    ROUNDING,
+    allowed_errors,
+    dense,
+    laid_out,
+    operand_values,
+    quarters,
+    representable,
+    small_function,
+    small_sizes,
+)
 from webmm.cases.steps.products import WeightsSubject
 from webmm.dtypes import F32, MATRIX_DTYPES, U8, DType, dtype_of
 from webmm.engine.device import Device
@@ -135,7 +145,7 @@ class WeightsOp(Op[WeightOnly]):
         """Yield small products with the same format of weights."""
         p = problem
         for m, n, k in small_sizes(kernel, p):
-            yield replace(p, m=m, n=n, k=k, a=dense(p.a, (m, k), (p.m, p.k)), starts=())
+            yield replace(p, m=m, n=n, k=k, a=dense(p.a, (m, k), (p.m, p.k)), starts=(), **small_function(p, m, n))
 
     def trial(self, problem: WeightOnly) -> Trial:
         """Return quarters, and weights in blocks with different scales and zero points; sums are exact in f32."""
@@ -148,12 +158,15 @@ class WeightsOp(Op[WeightOnly]):
         zeros = rng.integers(middle - 2, middle + 3, (p.n, p.blocks)).astype(np.uint8)
         w = BlockWeights((p.k, p.n), p.bits, p.block, words, scales, zeros).dequantize().astype(np.float64)
         stored = laid_out(a, p.a, p.buffers()[0].end)
+        given = {"a": stored, "b": words.ravel(), "scales": scales.ravel(), "zeros": zeros.ravel()}
+        if p.activation:
+            more = operand_values(p, rng)
+            finished = functools.partial(p.applied, operands=list(more.values()))
+            given |= {name: x.ravel() for name, x in more.items()}
+            allowed = allowed_errors(p, a @ w, finished, a @ np.abs(w))
+            return Trial(given, representable(finished(a @ w), p.out_dtype), allowed)
         stored_eps = 0.0 if p.out_dtype == F32 else p.out_dtype.eps
-        return Trial(
-            {"a": stored, "b": words.ravel(), "scales": scales.ravel(), "zeros": zeros.ravel()},
-            a @ w,
-            (ROUNDING + stored_eps) * (a @ np.abs(w)),
-        )
+        return Trial(given, a @ w, (ROUNDING + stored_eps) * (a @ np.abs(w)))
 
     def examples(self) -> Iterator[tuple[str, WeightOnly]]:
         """Yield each dtype, number of bits, block and layout of A, for aligned and ragged shapes."""

@@ -14,7 +14,7 @@ from webmm.cut.pieces import GRAIN, Limits, Piece, fitted, ranges
 from webmm.kernels.base import INDEX_LIMIT
 from webmm.problems.base import ALIGNMENT
 from webmm.problems.gemm import Gemm
-from webmm.problems.product import Operand
+from webmm.problems.product import Operand, spread_extents
 from webmm.wgsl.epilogues import OF_WHOLE_SUMS
 
 Asked = Callable[[Gemm, Limits], str]  # what a kernel asks of a cut: the axis along which it needs one, or ""
@@ -108,6 +108,16 @@ def _too_large(p: Gemm, limits: Limits) -> set[str]:
             row = getattr(p, inner) * extent.dtype.itemsize + 2 * ALIGNMENT
             within = getattr(p, outer) == 1 or (outer == "k" and row > limits.binding)
             axes.add(inner if within else outer)
+    return axes | _too_spread(p, limits)
+
+
+def _too_spread(p: Gemm, limits: Limits) -> set[str]:
+    """Return the axes to cut for operands of the epilogue that exceed a binding or an index."""
+    axes = set()
+    for extent, spread in zip(spread_extents(p), p.spreads, strict=True):
+        if extent.nbytes > limits.binding or extent.end - extent.first > INDEX_LIMIT:
+            reach = {"batch": (p.batch - 1) * spread.batch, "m": (p.m - 1) * spread.row, "n": (p.n - 1) * spread.column}
+            axes.add(max([(reach[axis], axis) for axis in reach])[1])
     return axes
 
 

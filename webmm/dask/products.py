@@ -25,7 +25,8 @@ from webmm.dask.workers import RESOURCE, count
 from webmm.dtypes import MATRIX_DTYPES, WIDE, DType, dtype_of
 from webmm.engine.device import Array, Device, default_device
 from webmm.errors import ProblemError
-from webmm.wgsl.epilogues import Terms, activation_name
+from webmm.wgsl.epilogues import Terms
+from webmm.wgsl.own import Epilogue, name_of
 
 TASKS = 4  # per worker: if a worker is lost, only a part of its work must be recomputed
 ROOM = 2**31  # bytes of a worker's memory for a task's pieces of the operands and of C
@@ -66,7 +67,7 @@ def matmul(
     rows, columns, inner = _given((m, n, k), tile) if tile else task_sizes((m, n, k), types, workers or 1)
     x, y = x.rechunk((rows, inner)), y.rechunk((inner, columns))
     more = {"bias": _bias(bias, m, n, rows, columns), "residual": _residual(residual, (m, n), rows, columns)}
-    settings: dict[str, Any] = {"alpha": float(alpha), "activation": activation_name(activation), "out": out.name}
+    settings: dict[str, Any] = {"alpha": float(alpha), "activation": name_of(activation), "out": out.name}
     finish = [each for name in ("bias", "residual") for each in _indexed(more[name])]
     like = {"dtype": out.numpy, "meta": _meta(x, out)}
     splits = x.numblocks[1]
@@ -106,6 +107,11 @@ def _checked(x: Any, y: Any, activation: str | None, out_dtype: DTypeLike | None
     if x.ndim != 2 or y.ndim != 2:
         raise ProblemError(
             f"x and y must be matrices, not of shapes {x.shape} and {y.shape}; use map_blocks() for batches"
+        )
+    if isinstance(activation, Epilogue) and not activation.function.plain:
+        raise ProblemError(
+            "Dask products take the built-in activations, and functions in WGSL; apply an expression to the product by "
+            "map_blocks(webmm.map, …)"
         )
     if math.isnan(sum((*x.shape, *y.shape))):
         raise ProblemError("x or y has chunks of unknown sizes: call compute_chunk_sizes() first")

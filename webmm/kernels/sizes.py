@@ -99,6 +99,11 @@ class Sized(ABC, Generic[Q]):
 
     params: ClassVar[type[Params]]
 
+    def uniform(self, of: Any) -> type[Params]:
+        """Return the uniform's class for a problem, or for template choices."""
+        del of
+        return self.params
+
     @abstractmethod
     def choices(self, problem: Q) -> Any:
         """Return the template choices for problems like `problem`, in types, layout and terms, that assume nothing."""
@@ -114,7 +119,7 @@ class Sized(ABC, Generic[Q]):
 
     def specialise(self, problem: Q) -> Any:
         """Return the template choices that fit `problem`; problems that share them share a shader."""
-        sizes = sizes_of(self.params, problem)
+        sizes = sizes_of(self.uniform(problem), problem)
         return self._assuming(problem, lambda assumption: assumption.holds(sizes))
 
     def general(self, problem: Q) -> Any:

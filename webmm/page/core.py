@@ -23,7 +23,8 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.arguments.buffers": ("check_buffers",),
     "webmm.arguments.pieces": ("in_place", "product_axes"),
     "webmm.arguments.products": (
-        *("batch_axes", "bias_kind", "check_bias", "check_in_place", "check_residual", "matrix_operand"),
+        *("batch_axes", "bias_kind", "check_bias", "check_in_place", "check_operands"),
+        *("check_residual", "matrix_operand"),
         *("matrix_shape", "problem_of", "problems", "quantized_of", "result_shape", "row_major", "weighted_of"),
     ),
     "webmm.arguments.quantized": (
@@ -45,7 +46,9 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         *("BATCH_TIME", "COLD", "MIN_SAMPLES", "SAMPLE_TIME", "Timing", "WAKE", "WARM_UP", "sample_count"),
     ),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
-    "webmm.wgsl.epilogues": ("ACTIVATIONS", "BIASES", "Epilogue", "Terms", "activation_name"),
+    "webmm.wgsl.epilogues": ("ACTIVATIONS", "Applied", "BIASES", "Terms", "activation_name"),
+    "webmm.wgsl.compiler": ("Compiled", "Literal", "Node", "Numbers", "compiled_tree"),
+    "webmm.wgsl.functions": ("Function", "Link", "OWN"),
     "webmm.kernels": ("STAGES", "configure", "depths", "kernel_class"),
     "webmm.kernels.base": (
         *(

@@ -75,6 +75,13 @@ def opened_at(firsts: tuple[int, ...], starts: tuple[int, ...]) -> tuple[int, ..
     return ()
 
 
+def _exact(x: Any) -> Any:
+    """Return a float by its bits, also one of a tuple."""
+    if isinstance(x, tuple):
+        return tuple([_exact(each) for each in x])
+    return struct.pack("<d", x) if isinstance(x, FLOATS) else x
+
+
 @cache
 def _fields(problem: type[Problem]) -> tuple[str, ...]:
     """Return the names of a problem's fields; every call of an op asks for them."""
@@ -106,7 +113,7 @@ class Problem(ABC):
         Caches are keyed by problems, and a cached uniform or part of a product holds the numbers themselves.
         """
         values = [getattr(self, name) for name in _fields(type(self))]
-        return (type(self), *[struct.pack("<d", x) if isinstance(x, FLOATS) else x for x in values])
+        return (type(self), *[_exact(x) for x in values])
 
     @property
     @abstractmethod

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from webmm.dtypes import DType
+from webmm.errors import ProblemError
 from webmm.problems.base import Extent, Problem, check_floats
-from webmm.wgsl.epilogues import ACTIVATIONS, activation_name
+from webmm.wgsl.epilogues import ACTIVATIONS, activation_name, in_uniform
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Elementwise(Problem):
 
     def __post_init__(self) -> None:
         check_floats("activations", self.dtype)
-        activation_name(self.activation)
+        if in_uniform(activation_name(self.activation)):
+            raise ProblemError("an expression is a problem of its own, webmm.problems.expression; map() makes it")
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:

@@ -10,7 +10,7 @@ from webmm.config import Precision
 from webmm.dtypes import F32, DType, dtype_of
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.problems.base import Extent, check_floats
-from webmm.problems.product import Operand, Product, layout_of
+from webmm.problems.product import Operand, Product, layout_of, opened_spreads, spread_extents
 from webmm.wgsl.epilogues import OWN, Terms
 
 PRECISIONS = get_args(Precision)  # the default first
@@ -51,9 +51,10 @@ class Gemm(Terms, Product):
             )
         elif self.activation in OWN:
             raise UnsupportedError(
-                f"{self.dtype.name} products do not support a user-defined Epilogue; apply it to the result"
+                f"{self.dtype.name} products do not support an Epilogue; map() applies it to the result as float32"
             )
         self.check_sizes()
+        self.check_function()
         if self.precision not in PRECISIONS:
             raise ProblemError(f"precision must be {' or '.join(PRECISIONS)}, not {self.precision!r}")
         if self.bias == "matrix" and self.batch != 1:
@@ -114,10 +115,11 @@ class Gemm(Terms, Product):
         assert (self.bias, axis) != ("matrix", "n"), "its rows are n elements apart"
         step = {("row", "m"): 1, ("column", "n"): 1, ("matrix", "m"): self.n}.get((self.bias, axis), 0)
         sizes: dict[str, Any] = {axis: length}
-        return replace(self, a=a, b=b, c=c, bias_offset=self.bias_offset + start * step, **sizes)
+        spreads = tuple(spread.moved(axis, start) for spread in self.spreads)
+        return replace(self, a=a, b=b, c=c, bias_offset=self.bias_offset + start * step, spreads=spreads, **sizes)
 
     def buffers(self) -> tuple[Extent, ...]:
-        """Return A, B, C and, if there is one, the bias."""
+        """Return A, B, C, the bias if there is one, and the operands of the epilogue's function."""
         dtypes = (self.dtype, self.dtype, self.out_dtype)
         extents = [
             Extent(name.lower(), dtype, operand.end(rows, columns, self.batch), name == "C", operand.offset)
@@ -127,7 +129,7 @@ class Gemm(Terms, Product):
             length = {"row": self.m, "column": self.n, "matrix": self.m * self.n}[self.bias]
             dtype = self.dtype.sums if self.bias == "matrix" else self.dtype
             extents.append(Extent("bias", dtype, self.bias_offset + length, start=self.bias_offset))
-        return tuple(extents)
+        return (*extents, *spread_extents(self))
 
     def within(self, firsts: tuple[int, ...]) -> Gemm:
         """Return the problem with `firsts`, numbers of elements, subtracted from the offsets into its buffers."""
@@ -135,13 +137,23 @@ class Gemm(Terms, Product):
             replace(operand, offset=operand.offset - first)
             for (_, operand, _, _), first in zip(self.operands(), firsts, strict=False)
         )
-        return replace(self, a=a, b=b, c=c, bias_offset=self.bias_offset - (firsts[3] if self.bias else 0))
+        more = firsts[3:]
+        bias_offset = self.bias_offset - (more[0] if self.bias else 0)
+        return replace(
+            self,
+            a=a,
+            b=b,
+            c=c,
+            bias_offset=bias_offset,
+            spreads=opened_spreads(self.spreads, more[1 if self.bias else 0 :]),
+        )
 
     @property
     def bytes(self) -> int:
         """The minimum of bytes to move: each operand read once, the result written once."""
         inputs = (self.m * self.k + self.k * self.n) * self.dtype.itemsize
-        return (inputs + self.m * self.n * self.out_dtype.itemsize) * self.batch
+        read = sum((x.end - x.start) * x.dtype.itemsize for x in spread_extents(self))
+        return (inputs + self.m * self.n * self.out_dtype.itemsize) * self.batch + read
 
 
 def gemm(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypedDict
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict
 
 from webmm.errors import ConfigError, ProblemError
-from webmm.problems.base import Problem
+from webmm.problems.base import Extent, Problem
+from webmm.wgsl.epilogues import Spread
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
@@ -28,7 +29,8 @@ class Product(Problem):
         """Return the name of an element of a buffer: of a matrix, or of one with a value per row or column."""
         indices = {"a": "A[row, column]", "b": "B[row, column]", "c": "C[row, column]"}
         whose = {"row_terms": "term of row", "column_terms": "term of column", "bias": "the bias of C[row, column]"}
-        return indices.get(name) or whose.get(name) or f"that of W[row, column] in {name}"
+        operand = f"element of {name} for C[row, column]" if name.startswith("y") else ""
+        return indices.get(name) or operand or whose.get(name) or f"that of W[row, column] in {name}"
 
     @property
     def flops(self) -> int:
@@ -53,6 +55,17 @@ class Product(Problem):
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}"
+
+
+def spread_extents(p: Any) -> tuple[Extent, ...]:
+    """Return the operands of the function that the product `p` applies, in their buffers."""
+    spreads: tuple[Spread, ...] = p.spreads
+    return tuple(Extent(f"y{i}", x.dtype, x.end(p.m, p.n, p.batch), start=x.offset) for i, x in enumerate(spreads))
+
+
+def opened_spreads(spreads: tuple[Spread, ...], firsts: tuple[int, ...]) -> tuple[Spread, ...]:
+    """Return operands with `firsts`, numbers of elements, subtracted from the offsets into their buffers."""
+    return tuple(replace(x, offset=x.offset - first) for x, first in zip(spreads, firsts, strict=True))
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 from webmm.dtypes import F32, U8, U32, DType
 from webmm.errors import ProblemError
 from webmm.problems.base import Extent, check_floats, opened_at, windowed
-from webmm.problems.product import Operand, Product
+from webmm.problems.product import Operand, Product, opened_spreads, spread_extents
 from webmm.problems.scheme import spread
+from webmm.wgsl.epilogues import Applied
 
 BITS = (8, 4)
 BLOCKS = (32, 128)
 
 
 @dataclass(frozen=True)
-class WeightOnly(Product):
-    """C (m, n) ← A (m, k) · W (k, n), with floats in A and C and `bits`-bit integers (8 or 4) in W.
+class WeightOnly(Applied, Product):
+    """C (m, n) ← activation(A (m, k) · W (k, n)), with floats in A and C and `bits`-bit integers (8 or 4) in W.
 
     C is dense and row-major. W is stored by columns, each padded to whole blocks of `block` elements along k, with
     32/bits elements per u32, lowest bits first. Each block has a float32 in `scales` and a byte in `zeros`; an element
@@ -43,7 +44,9 @@ class WeightOnly(Product):
 
     def __post_init__(self) -> None:
         check_floats("float matrix products", self.dtype, self.out_dtype)
+        super().__post_init__()
         self.check_sizes()
+        self.check_function()
 
     @property
     def variant(self) -> str:
@@ -56,7 +59,7 @@ class WeightOnly(Product):
         return -(-self.k // self.block)
 
     def buffers(self) -> tuple[Extent, ...]:
-        """Return A, the words of W, its scales and zero points, and C."""
+        """Return A, the words of W, its scales and zero points, C, and the operands of the activation."""
         blocks = self.n * self.blocks
         return (
             Extent("a", self.dtype, self.a.end(self.m, self.k, 1), start=self.a.offset),
@@ -69,12 +72,14 @@ class WeightOnly(Product):
                 ),
                 self.starts,
             ),
+            *spread_extents(self),
         )
 
     def within(self, firsts: tuple[int, ...]) -> WeightOnly:
         """Return the problem with `firsts`, numbers of elements, subtracted from the offsets into its buffers."""
         a = replace(self.a, offset=self.a.offset - firsts[0])
-        return replace(self, a=a, starts=opened_at(firsts[1:], self.starts))
+        spreads = opened_spreads(self.spreads, firsts[5:])
+        return replace(self, a=a, starts=opened_at(firsts[1:5], self.starts), spreads=spreads)
 
     @property
     def bytes(self) -> int:

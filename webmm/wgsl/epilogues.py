@@ -1,7 +1,7 @@
 """Epilogues: the operations on each element of A·B before it is stored, ``C ← activation(alpha·A·B + bias) + beta·C``.
 
-A built-in activation is a WGSL file that defines `activate(vec4f) -> vec4f`, and a NumPy function that defines the
-expected result; a user-defined one is an `Epilogue`, which holds both.
+An activation is a built-in one (`webmm.wgsl.activations`), or a function of a user's own, an `Epilogue`
+(`webmm.wgsl.own`), which may have numbers and operands.
 Each term is a field of `Terms` (of `EpilogueParams` if it is a number). Its reference is a line of `Terms.reference()`
 and its WGSL is part of the macro `epilogue` in `shaders/common/matrix.wgsl`; the problem, the uniform and the self-test
 are derived from the field.
@@ -11,118 +11,24 @@ This module is in the translated subset (docs/page.md).
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.dtypes import DType
 from webmm.errors import ProblemError
-from webmm.wgsl.params import F32
+from webmm.wgsl.activations import ACTIVATIONS as ACTIVATIONS
+from webmm.wgsl.functions import MAX_NUMBERS, MAX_OPERANDS
+from webmm.wgsl.functions import OWN as OWN
+from webmm.wgsl.functions import activation_name as activation_name
+from webmm.wgsl.functions import activation_of as activation_of
+from webmm.wgsl.params import F32, U32, Vec4F, Vec4U, member
 
-Floats = NDArray[Any]
 BIASES = ("", "row", "column", "matrix")
-
-
-@dataclass(frozen=True)
-class Activation:
-    """A built-in activation function: its template in `shaders/epilogues/` and its NumPy reference."""
-
-    name: str
-    reference: Callable[[Floats], Floats]
-
-    @property
-    def template(self) -> str:
-        """The path of the WGSL file, relative to `shaders/`."""
-        return f"epilogues/{self.name}.wgsl"
-
-
-def relu(x: Floats) -> Floats:
-    """Return max(x, 0)."""
-    return np.asarray(np.maximum(x, 0))
-
-
-def gelu(x: Floats) -> Floats:
-    """Return x·Φ(x), the exact Gaussian error linear unit, with erf (Hendrycks and Gimpel, 2016)."""
-    from math import erf
-
-    return np.asarray(x * 0.5 * (1 + np.vectorize(erf, otypes=[np.float64])(x / np.sqrt(2))))
-
-
-def gelu_tanh(x: Floats) -> Floats:
-    """Return the tanh approximation of GELU, from the same paper."""
-    return np.asarray(0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
-
-
-def silu(x: Floats) -> Floats:
-    """Return x·sigmoid(x)."""
-    return np.asarray(x / (1 + np.exp(-x)))
-
-
-ACTIVATIONS = {f.__name__: Activation(f.__name__, f) for f in (relu, gelu, gelu_tanh, silu)}
-
-
-@dataclass(frozen=True)
-class Epilogue:
-    """A user-defined elementwise function, for `activation=` of `matmul()` and for `map()`.
-
-    - `wgsl`: an expression of x, a vec4f, such as "x * x", or source code that defines
-      `fn activate(x: vec4f) -> vec4f`.
-    - `numpy`: the reference, a function that takes a float64 array and returns an array of the same shape. The
-      self-test compares the shader with it before the first use.
-
-    Two epilogues are equal if their WGSL is equal and their references agree on sample values.
-
-    Raises ProblemError if `numpy` fails, or does not return an array of numbers of the same shape.
-
-    Example: ``webmm.matmul(a, b, activation=webmm.Epilogue("x * x", np.square))``
-    """
-
-    wgsl: str
-    numpy: Callable[[Floats], Floats] = field(compare=False)
-    name: str = field(init=False, repr=False)  # identifies both functions in problems and shaders
-
-    def __post_init__(self) -> None:
-        try:
-            values = self.reference(SAMPLES.copy())
-        except Exception as error:
-            raise ProblemError(f"numpy of the epilogue {self.wgsl!r} fails: {error}") from error
-        if values.shape != SAMPLES.shape or values.dtype.kind not in "fiub":
-            raise ProblemError(f"numpy of the epilogue {self.wgsl!r} must return an array of numbers of the same shape")
-        digest = hashlib.sha256(self.wgsl.encode() + values.astype(np.float64).tobytes()).hexdigest()
-        object.__setattr__(self, "name", f"own_{digest[:12]}")
-        OWN[self.name] = self
-
-    @property
-    def text(self) -> str:
-        """The WGSL of `activate()`; the name in a comment ties a self-test verdict to the reference, too."""
-        function = f"fn activate(x: vec4f) -> vec4f {{\nreturn {self.wgsl};\n}}"
-        return f"// {self.name}\n{self.wgsl if 'fn activate' in self.wgsl else function}\n"
-
-    def reference(self, x: Floats) -> Floats:
-        """Return the NumPy function's values for `x`."""
-        with np.errstate(all="ignore"):
-            return np.asarray(self.numpy(x))
-
-
-SAMPLES = np.arange(-32, 33) / 8.0  # the values at which the NumPy functions of two epilogues are compared
-OWN: dict[str, Epilogue] = {}  # user-defined, by name; never removed, since cached problems and shaders refer to them
-
-
-def activation_name(activation: str | Epilogue | None) -> str:
-    """Return the name of an activation, "" for None; raises ProblemError if it is unknown."""
-    name = activation.name if isinstance(activation, Epilogue) else activation or ""
-    if name and name not in ACTIVATIONS and name not in OWN:
-        known = ", ".join(ACTIVATIONS)
-        raise ProblemError(f"unknown activation {name!r}; choose from {known}, or pass an Epilogue(wgsl=…, numpy=…)")
-    return name
-
-
-def activation_of(name: str) -> Activation | Epilogue:
-    """Return the activation called `name`, built-in or user-defined."""
-    return ACTIVATIONS[name] if name in ACTIVATIONS else OWN[name]
+Floats = NDArray[Any]
 
 
 def term(default: Any, doc: str = "", *, trial: float = 0.0, of_whole_sums: bool = False) -> Any:
@@ -148,22 +54,122 @@ class EpilogueSpecialisation:
     terms: frozenset[str] = frozenset()  # the numbers that are not neutral
     bias: str = ""
     activation: str = ""
+    operands: tuple[DType, ...] = ()  # the element types of the function's operands
+    batched: bool = False  # whether an operand differs between the matrices of a batch
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The layout of an operand of a function, over the elements of C; strides are 0 along axes that it repeats."""
+
+    dtype: DType
+    offset: int = 0
+    batch: int = 0  # strides between matrices, rows and columns
+    row: int = 0
+    column: int = 0
+
+    def moved(self, axis: str, by: int) -> Spread:
+        """Return the operand from place `by` on along an axis of a product."""
+        step = {"batch": self.batch, "m": self.row, "n": self.column}.get(axis, 0)
+        return replace(self, offset=self.offset + by * step)
+
+    def end(self, rows: int, columns: int, batch: int) -> int:
+        """Return the index after its last element, for that many matrices."""
+        return self.offset + (batch - 1) * self.batch + (rows - 1) * self.row + (columns - 1) * self.column + 1
+
+    @property
+    def strides(self) -> tuple[int, int, int, int]:
+        """Its member of the uniform."""
+        return self.offset, self.batch, self.row, self.column
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms(EpilogueParams):
+class Applied:
+    """The activation that is applied to the result: built-in, or a user's own function with numbers and operands.
+
+    Raises ProblemError for an unknown activation, and for others than it takes.
+    """
+
+    activation: str = term("", of_whole_sums=True)
+    values: tuple[float, ...] = term((), of_whole_sums=True)
+    spreads: tuple[Spread, ...] = term((), of_whole_sums=True)
+
+    def __post_init__(self) -> None:
+        activation_name(self.activation)
+
+    def check_function(self) -> None:
+        """Raise ProblemError unless there are as many numbers and operands as the function takes."""
+        own = OWN.get(self.activation)
+        needed = (own.numbers, len(own.kinds)) if own is not None else (0, 0)
+        if needed != (len(self.values), len(self.spreads)):
+            raise ProblemError(
+                f"activation {self.activation!r} takes {needed[0]} numbers and {needed[1]} operands, not "
+                f"{len(self.values)} and {len(self.spreads)}"
+            )
+
+    @property
+    def specialised(self) -> dict[str, Any]:
+        """What specialises a template to the activation."""
+        dtypes = tuple(spread.dtype for spread in self.spreads)
+        return {"activation": self.activation, "operands": dtypes, "batched": any(x.batch for x in self.spreads)}
+
+    @property
+    def operand_places(self) -> dict[str, tuple[str, str]]:
+        """The places of the operands' elements for C[row, column] of matrix z, and their numbers, as formulas."""
+        return {
+            y: (
+                f"{y}.x + z * {y}.y + row * {y}.z + column * {y}.w",
+                f"{y}.x + (batch - 1) * {y}.y + (m - 1) * {y}.z + (n - 1) * {y}.w + 1",
+            )
+            for y in (f"y{i}" for i in range(len(self.spreads)))
+        }
+
+    def applied(self, x: Floats, operands: Sequence[Any] = ()) -> Floats:
+        """Return the activation of `x`, to which the operands broadcast."""
+        own = OWN.get(self.activation)
+        if own is not None:
+            return own.reference(x, self.values, operands)
+        return ACTIVATIONS[self.activation].reference(x) if self.activation else x
+
+
+def in_uniform(activation: str) -> bool:
+    """Tell whether a shader with an activation reads members of `FunctionParams`."""
+    own = OWN.get(activation)
+    return own is not None and not own.plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionParams:
+    """Further members of the uniform for an expression of a user's own: its numbers, and where its operands are."""
+
+    numbers: Vec4F = member("of the epilogue's function")
+    y0: Vec4U = member("its operands: first element, strides between matrices, rows and columns")
+    y1: Vec4U = member("")
+    y2: Vec4U = member("")
+    zero: U32 = member("0, which compilers do not know")
+
+    @classmethod
+    def members(cls, p: Applied) -> dict[str, Any]:
+        """Return the values of these members for the problem `p`."""
+        none = (0, 0, 0, 0)
+        y0, y1, y2 = (*(spread.strides for spread in p.spreads), *(none for _ in range(MAX_OPERANDS - len(p.spreads))))
+        s0, s1, s2, s3 = (*p.values, *(0.0 for _ in range(MAX_NUMBERS - len(p.values))))
+        return {"numbers": (s0, s1, s2, s3), "y0": y0, "y1": y1, "y2": y2, "zero": 0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms(Applied, EpilogueParams):
     """A complete epilogue: C ← activation(alpha·A·B + bias) + beta·C, with a kind of bias from BIASES.
 
     Raises ProblemError for an unknown kind of bias or activation.
     """
 
     bias: str = term("")
-    activation: str = term("", of_whole_sums=True)
 
     def __post_init__(self) -> None:
         if self.bias not in BIASES:
             raise ProblemError(f"bias must be one of {BIASES}, not {self.bias!r}")
-        activation_name(self.activation)
+        super().__post_init__()
 
     @property
     def terms(self) -> frozenset[str]:
@@ -186,15 +192,16 @@ class Terms(EpilogueParams):
         """Whether a term must be applied to the complete sum over k; partial sums then accumulate outside C."""
         return any(getattr(self, name) != default for name, default in OF_WHOLE_SUMS.items())
 
-    def reference(self, product: Floats, c: Floats | float = 0.0, bias: Floats | float = 0.0) -> Floats:
-        """Return the new C for the product A·B and the previous value `c` of C; `bias` broadcasts to `product`."""
-        value = np.asarray(self.alpha * product + bias)
-        if self.activation:
-            value = activation_of(self.activation).reference(value)
+    def reference(
+        self, product: Floats, c: Floats | float = 0.0, bias: Floats | float = 0.0, operands: Sequence[Any] = ()
+    ) -> Floats:
+        """Return the new C for the product A·B and the previous value `c` of C; bias and operands broadcast to it."""
+        value = self.applied(np.asarray(self.alpha * product + bias), operands)
         return np.asarray(value + self.beta * c)
 
 
 NUMBERS = {number.name: number for number in fields(EpilogueParams)}
+TRIAL_VALUES = (0.5, 0.75, 1.25, 1.5)  # the numbers of a user's own function in the self-test
 TRIALS: Mapping[str, Any] = {name: number.metadata["trial"] for name, number in NUMBERS.items()}
 OF_WHOLE_SUMS: Mapping[str, Any] = {  # the neutral values to use for a part of k, by name
     each.name: each.default for each in fields(Terms) if each.metadata["of_whole_sums"]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from webmm.dtypes import F32, WIDE
 from webmm.errors import ConfigError, ShaderError, WebmmError
-from webmm.kernels.base import Binding, Kernel, features
+from webmm.kernels.base import Binding, Kernel, Params, features
 from webmm.kernels.subgroups import SIZE_CONTROL
 from webmm.problems.base import Problem
 from webmm.wgsl.compilers import Place
@@ -76,7 +76,7 @@ class Shader:
     @property
     def params(self) -> Layout:
         """The layout of the uniform, in bytes."""
-        return layout(self.kernel.params, real_type(self.features))
+        return layout(self.kernel.uniform(self.spec), real_type(self.features))
 
     def to_json(self) -> dict[str, Any]:
         """Return the shader for other hosts, in JSON types; sizes and offsets of the uniform are in bytes."""
@@ -232,7 +232,7 @@ def _render(
         "pinned": pinned,
         "bindings": bindings,
         "constants": _constants(kernel),
-        "params_struct": wgsl_struct(kernel.params, "Params", real),
+        "params_struct": wgsl_struct(kernel.uniform(spec), "Params", real),
         "tags": tags,
         "watch_struct": wgsl_struct(Watch, "Watch"),
     }
@@ -341,9 +341,9 @@ def vector_type(width: int, real: str) -> str:
 
 def params_bytes(kernel: Kernel[Any], problem: Problem) -> bytes:
     """Return the bytes of the uniform of `kernel` for `problem`."""
-    return _params_bytes(type(kernel), problem, real_type(features(kernel, problem)))
+    return _params_bytes(kernel.uniform(problem), problem, real_type(features(kernel, problem)))
 
 
 @functools.lru_cache(maxsize=1024)
-def _params_bytes(cls: type[Kernel[Any]], problem: Problem, real: str) -> bytes:
-    return pack(cls.params.of(problem), real)
+def _params_bytes(uniform: type[Params], problem: Problem, real: str) -> bytes:
+    return pack(uniform.of(problem), real)

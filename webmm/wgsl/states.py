@@ -25,7 +25,7 @@ from webmm.wgsl.expressions import (
     scalar,
 )
 
-INEXACT = ("exp", "log", "tanh", "sqrt")  # functions that drivers approximate
+INEXACT = ("exp", "log", "tanh", "sqrt", "sigmoid", "gelu", "gelu_tanh", "silu")  # functions that drivers approximate
 OWN_CALL = "_f32("  # of a function of shaders/elementwise/functions.wgsl
 
 State = dict[str, NDArray[Any]]

@@ -16,7 +16,7 @@ from jinja2.bccache import Bucket, BytecodeCache
 from webmm.errors import ConfigError
 from webmm.files import write_atomically
 from webmm.wgsl import reductions
-from webmm.wgsl.epilogues import OWN
+from webmm.wgsl.functions import OWN
 
 OPTIONS: dict[str, Any] = {
     **{"undefined": jinja2.StrictUndefined, "autoescape": False},
@@ -39,7 +39,10 @@ class _Prefixes(jinja2.PrefixLoader):
 def _own_epilogue(name: str) -> str | None:
     """Return the text of a user-defined epilogue, NAME.wgsl; None if there is none."""
     own = OWN.get(name.removesuffix(".wgsl"))
-    return f"{{% raw %}}{own.text}{{% endraw %}}" if own else None
+    if own is None:
+        return None
+    functions = '{% include "elementwise/functions.wgsl" %}\n\n' if own.calls else ""
+    return f"{functions}{{% raw %}}{own.text}{{% endraw %}}"
 
 
 def _own_reduction(name: str) -> str | None:

@@ -10,9 +10,8 @@ from webmm.dtypes import DType
 from webmm.kernels.base import Binding, Kernel, Params, ceil_div, fold, tunable
 from webmm.kernels.sizes import Assumption, Condition, folded, multiples
 from webmm.problems.expression import MAX_OPERANDS, Expression, Strided
+from webmm.wgsl.compiler import OWN_FUNCTIONS
 from webmm.wgsl.params import U32, Vec4U, member
-
-OWN_FUNCTIONS = "_f32("  # suffix, with the bracket of a call, of the functions of shaders/elementwise/functions.wgsl
 
 
 @dataclass(frozen=True)

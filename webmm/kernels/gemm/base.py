@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from webmm.dtypes import DType
 from webmm.kernels.base import Binding, Params, Stored, ceil_div
 from webmm.kernels.product import ProductKernel, aligned, place
 from webmm.kernels.sizes import Assumption
 from webmm.kernels.traffic import Traffic
 from webmm.problems.gemm import Gemm
-from webmm.wgsl.epilogues import EpilogueParams, EpilogueSpecialisation
+from webmm.wgsl.epilogues import EpilogueParams, EpilogueSpecialisation, FunctionParams, in_uniform
 from webmm.wgsl.params import U32, member
 
 
@@ -53,6 +54,16 @@ class GemmParams(EpilogueParams, GemmLengths):
 
 
 @dataclass(frozen=True)
+class FunctionGemmParams(FunctionParams, GemmParams):
+    """The uniform with the members of a user's own function."""
+
+    @classmethod
+    def of(cls, p: Gemm) -> FunctionGemmParams:
+        """Return the uniform for the problem `p`."""
+        return cls(**vars(GemmParams.of(p)), **FunctionParams.members(p))
+
+
+@dataclass(frozen=True)
 class Specialisation(EpilogueSpecialisation, Stored):
     """The choices of a template besides the tile sizes; problems with equal choices share a shader."""
 
@@ -66,6 +77,11 @@ class Specialisation(EpilogueSpecialisation, Stored):
     edge_k: bool
     long_k: bool  # a loop over single k would take more than LOOP_LIMIT iterations
 
+    @property
+    def types(self) -> tuple[DType, ...]:
+        """The distinct types that are stored."""
+        return tuple(dict.fromkeys((self.dtype, self.out_dtype, *self.operands)))
+
 
 @dataclass(frozen=True)
 class GemmKernel(ProductKernel[Gemm]):
@@ -76,9 +92,13 @@ class GemmKernel(ProductKernel[Gemm]):
     a_vector_axis: ClassVar[str] = ""  # the axis along which the kernel reads A as vec4, if any: "m", "k" or "any"
     b_vector_axis: ClassVar[str] = ""  # likewise for B: "k", "n" or "any"; such a kernel also writes C as vec4
     vector: ClassVar[int] = 4  # elements that it reads at once
-    binds: ClassVar[tuple[str, ...]] = ("a", "b", "c", "bias")  # what it reads and writes; a bias only if there is one
+    binds: ClassVar[tuple[str, ...]] = ("a", "b", "c", "bias")  # what it reads and writes; see `bound()`
     writes: ClassVar[str] = "c"
     doubles: ClassVar[bool] = True  # whether it also computes in float64, on devices that do
+
+    def uniform(self, of: Any) -> type[Params]:
+        """Return the uniform's class for a problem, or for template choices."""
+        return FunctionGemmParams if in_uniform(of.activation) else self.params
 
     def unsuited(self, problem: Gemm) -> str | None:
         """Return why this kernel cannot compute `problem` on any device, or None."""
@@ -127,15 +147,20 @@ class GemmKernel(ProductKernel[Gemm]):
             "b": spec.dtype.array(spec.vec_b),
             "c": spec.out_dtype.array(spec.vec_c, shared=True),
             "bias": (spec.dtype.sums if spec.bias == "matrix" else spec.dtype).array(False),
+            **{f"y{i}": dtype.array(False) for i, dtype in enumerate(spec.operands)},
         }
-        names = (name for name in self.binds if name != "bias" or spec.bias)
-        for number, name in enumerate(names, 1):
+        for number, name in enumerate(self.bound(spec), 1):
             written = name == self.writes
             if name in types:
                 yield Binding(number, name, "storage" if written else "read-only-storage", types[name])
             else:
                 access = "write" if written else "read"
                 yield Binding(number, name, f"{access}-only", f"texture_storage_2d_array<rgba32float, {access}>")
+
+    def bound(self, spec: Specialisation) -> list[str]:
+        """Return the names of its bindings: `binds`, where the bias stands for all operands of the epilogue."""
+        operands = [*(["bias"] if spec.bias else []), *(f"y{i}" for i in range(len(spec.operands)))]
+        return [name for each in self.binds for name in (operands if each == "bias" else [each])]
 
     def choices(self, problem: Gemm) -> Specialisation:
         """Return the template choices for problems like `problem` that assume nothing of sizes."""
@@ -154,7 +179,7 @@ class GemmKernel(ProductKernel[Gemm]):
             long_k=True,
             terms=p.terms,
             bias=p.bias,
-            activation=p.activation,
+            **p.specialised,
         )
 
     def assumptions(self, choices: Specialisation) -> Iterator[Assumption]:
@@ -175,6 +200,7 @@ class GemmKernel(ProductKernel[Gemm]):
             "b": place("b", "k", "n", p.b.transposed, batched=True),
             "c": place("c", "m", "n", batched=True),
             **({"bias": BIAS_PLACES[p.bias]} if p.bias else {}),
+            **p.operand_places,
         }
 
 

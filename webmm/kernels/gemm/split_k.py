@@ -30,7 +30,7 @@ class SumSplits(AddsSplits[Gemm], GemmKernel):
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
         """Yield the partial sums, C and the bias."""
         yield Binding(1, PARTIAL, "read-only-storage", partial_type(spec.dtype))
-        rest = [x for x in super().bindings(spec) if x.name in ("c", "bias")]
+        rest = [x for x in super().bindings(spec) if x.name not in ("a", "b")]
         yield from (Binding(i, x.name, x.type, x.wgsl_type) for i, x in enumerate(rest, 2))
 
 

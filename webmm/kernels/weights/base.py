@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from webmm.kernels.base import Binding, Params
 from webmm.kernels.gemm.base import Specialisation, contiguous_a
 from webmm.kernels.product import ProductKernel, aligned, place
 from webmm.kernels.sizes import Assumption, multiples
 from webmm.problems.weights import WeightOnly
+from webmm.wgsl.epilogues import FunctionParams, in_uniform
 from webmm.wgsl.params import U32, member
 
 
@@ -30,6 +31,16 @@ class WeightParams:
     def of(cls, p: WeightOnly) -> WeightParams:
         """Return the uniform for the problem `p`."""
         return cls(p.m, p.n, p.k, p.a.ld, p.blocks * p.block, p.n, p.a.offset)
+
+
+@dataclass(frozen=True)
+class FunctionWeightParams(FunctionParams, WeightParams):
+    """The uniform with the members of a user's own function."""
+
+    @classmethod
+    def of(cls, p: WeightOnly) -> FunctionWeightParams:
+        """Return the uniform for the problem `p`."""
+        return cls(**vars(WeightParams.of(p)), **FunctionParams.members(p))
 
 
 @dataclass(frozen=True)
@@ -56,14 +67,19 @@ class WeightKernel(ProductKernel[WeightOnly]):
     b_vector_axis: ClassVar[str] = ""  # B is bound by words in every kernel
     vector: ClassVar[int] = 4  # elements of A that it reads at once
 
+    def uniform(self, of: Any) -> type[Params]:
+        """Return the uniform's class for a problem, or for template choices."""
+        return FunctionWeightParams if in_uniform(of.activation) else self.params
+
     def bindings(self, spec: WeightSpecialisation) -> Iterator[Binding]:
-        """Yield A, the words of B, their scales and zero points, and C."""
+        """Yield A, the words of B, their scales and zero points, C, and the operands of the activation."""
         types = {
             "a": spec.dtype.array(spec.vec_a),
             "b": "array<u32>",
             "scales": "array<f32>",
             "zeros": "array<u32>",
             "c": spec.out_dtype.array(spec.vec_c, shared=True),
+            **{f"y{i}": dtype.array(False) for i, dtype in enumerate(spec.operands)},
         }
         for number, (name, wgsl) in enumerate(types.items(), 1):
             yield Binding(number, name, "storage" if name == "c" else "read-only-storage", wgsl)
@@ -85,6 +101,7 @@ class WeightKernel(ProductKernel[WeightOnly]):
             long_k=False,
             bits=p.bits,
             block=p.block,
+            **p.specialised,
         )
 
     def assumptions(self, choices: WeightSpecialisation) -> Iterator[Assumption]:
@@ -104,4 +121,5 @@ class WeightKernel(ProductKernel[WeightOnly]):
             "scales": (block, f"n * ldb / {p.block}"),
             "zeros": (block, f"n * ldb / {p.block}"),
             "c": place("c", "m", "n", offset=False),
+            **p.operand_places,
         }

@@ -18,6 +18,9 @@ from webmm.problems.weights import WeightOnly
 FACTORS = "factors"
 
 
+MOST_OPERANDS = 2  # of an epilogue; every device binds eight buffers
+
+
 @dataclass(frozen=True)
 class ColumnFactors(WeightKernel):
     """Compute the power of two that scales the weights of each column to the range of float16."""
@@ -117,6 +120,8 @@ class MatrixUnit(FloatTiles[WeightOnly], WeightKernel):
         """Return why no device can compute `problem`: A and C must be float16, to which weights are rounded."""
         if (problem.dtype, problem.out_dtype) != (F16, F16):
             return f"reads and writes {F16.name}, not {problem.dtype.name} and {problem.out_dtype.name}"
+        if len(problem.spreads) > MOST_OPERANDS:
+            return f"can bind {MOST_OPERANDS} operands of an epilogue, not {len(problem.spreads)}"
         return None
 
     def bindings(self, spec: WeightSpecialisation) -> Iterator[Binding]:

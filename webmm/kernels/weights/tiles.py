@@ -17,9 +17,9 @@ class SumSplits(AddsSplits[WeightOnly], WeightKernel):
     """Add the partial sums of each element of C."""
 
     def bindings(self, spec: WeightSpecialisation) -> Iterator[Binding]:
-        """Yield the partial sums and C."""
+        """Yield the partial sums, C, and the operands of the activation."""
         yield Binding(1, PARTIAL, "read-only-storage", "array<vec4f>")
-        yield from (replace(x, binding=2) for x in super().bindings(spec) if x.name == "c")
+        yield from (replace(x, binding=x.binding - 3) for x in super().bindings(spec) if x.binding > 4)
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,5 @@ class Tiles(DividedTiles[WeightOnly], WeightKernel):
 
     def bindings(self, spec: WeightSpecialisation) -> Iterator[Binding]:
         """Yield A, the words of B, their scales and zero points, and C or the partial sums."""
-        for x in super().bindings(spec):
-            divided = x.name == "c" and self.splits > 1
-            yield Binding(x.binding, PARTIAL, "storage", "array<vec4f>") if divided else x
+        bound = list(super().bindings(spec))
+        yield from bound if self.splits == 1 else (*bound[:4], Binding(5, PARTIAL, "storage", "array<vec4f>"))

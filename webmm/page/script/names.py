@@ -44,7 +44,7 @@ class HostError(Exception):
     """A name without a counterpart in JavaScript."""
 
 
-REGISTRIES = ("webmm.wgsl.epilogues.OWN", "webmm.problems.reduce.DECLARED")  # filled by user code: empty on the page
+REGISTRIES = ("webmm.wgsl.functions.OWN", "webmm.problems.reduce.DECLARED")  # filled by user code: empty on the page
 
 
 @dataclass(frozen=True)

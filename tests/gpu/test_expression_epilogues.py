@@ -1,0 +1,210 @@
+"""Expressions as epilogues: numbers without a new shader, arrays read in the store, several in turn, refusals."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from products import small
+
+import webmm
+from examples.gated import gated
+from webmm import Device, Epilogue
+from webmm.dtypes import dtype_of
+from webmm.errors import ProblemError, UnsupportedError
+from webmm.kernels.gemm.gemv import Gemv
+from webmm.kernels.gemm.naive import Naive
+from webmm.kernels.gemm.split_k import SplitK
+from webmm.kernels.gemm.vectorized import Vectorized
+from webmm.measure.selftest import prove
+from webmm.problems.gemm import gemm
+from webmm.problems.weights import quantize_blocks
+from webmm.wgsl.epilogues import Spread
+from webmm.wgsl.own import fields_of
+from webmm.wgsl.render import render
+
+RNG = np.random.default_rng(11)
+LEAKY = "where(x > 0, x, slope * x)"
+GATE = Epilogue("silu(x) * y", y=np.ones((1, 1), np.float32))
+
+
+def whole(*shape):
+    return RNG.integers(-3, 4, shape).astype(np.float32)
+
+
+def leaky(x, slope):
+    return np.where(x > 0, x, slope * x)
+
+
+def finished(own, *sizes, **settings):
+    """Return a product with an epilogue whose operands are dense matrices."""
+    made = gemm(*sizes, **settings)
+    spreads = tuple(Spread(dtype_of(y.dtype), row=made.n, column=1) for y in own.operands)
+    return dataclasses.replace(made, **fields_of(own), spreads=spreads)
+
+
+def test_two_slopes_share_a_shader(device):
+    a, b = device.array(whole(9, 5)), device.array(whole(5, 7))
+    product = a.numpy() @ b.numpy()
+    webmm.matmul(a, b, activation=Epilogue(LEAKY, slope=0.5))
+    before = len(device.pipelines)
+    for slope in (0.25, -2.0, 0.0, 0.25, 0.25):  # the last call replays a plan
+        got = webmm.matmul(a, b, activation=Epilogue(LEAKY, slope=slope)).numpy()
+        np.testing.assert_array_equal(got, leaky(product, slope))
+    assert len(device.pipelines) == before
+
+
+def test_a_number_costs_no_load_from_storage():
+    one, two = (
+        render(Vectorized(), finished(own, 64, 64, 64)).wgsl
+        for own in (Epilogue("maximum(x, 0.25 * x)"), Epilogue("maximum(x, slope * x)", slope=0.25))
+    )
+    assert "params.numbers.x" in two
+    assert two.count("var<storage") == one.count("var<storage") == 3
+    for name in ("a[", "b[", "c["):
+        assert two.count(name) == one.count(name)
+    plain = render(Vectorized(), gemm(64, 64, 64)).wgsl
+    assert "numbers" not in plain, "products without a function have no members for it"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "sizes", "dtype"),
+    [
+        (small(Naive), (9, 7, 5), "bfloat16"),
+        (Vectorized(), (64, 64, 32), "float32"),
+        (small(SplitK, slices=1, splits=2), (36, 44, 64), "float32"),
+        (Gemv(lanes=8, groups=4, tj=4), (1, 33, 40), "float32"),
+    ],
+    ids=str,
+)
+def test_stages_apply_numbers_arrays_and_several_functions(device, kernel, sizes, dtype):
+    m, n = sizes[:2]
+    y, mask = np.ones((m, n), dtype_of("bfloat16").numpy), np.ones((m, n), bool)
+    own = Epilogue("where(mask, x, slope * x)", slope=0.5, mask=mask).then(Epilogue("x * y + k", y=y, k=1.0))
+    problem = finished(own.then(Epilogue("x * x", np.square)), *sizes, dtype=dtype)
+    problem = dataclasses.replace(problem, alpha=0.5, beta=0.5, bias="column")
+    assert prove(kernel, problem, device) == ""
+
+
+BATCHES = {"a shared b": ((2, 3, 5), (5, 4)), "two batches": ((2, 3, 5), (2, 5, 4)), "one a": ((3, 5), (2, 5, 4))}
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_arrays_broadcast_to_the_result(device, batch):
+    a, b = (whole(*shape) for shape in BATCHES[batch])
+    product = a @ b
+    for shape in ((2, 3, 4), (2, 1, 4), (3, 4), (3, 1), (4,), ()):
+        y = whole(*shape)
+        got = webmm.matmul(device.array(a), b, activation=Epilogue("x * y + k", y=y, k=2)).numpy()
+        np.testing.assert_array_equal(got, product * y + 2, err_msg=str(shape))
+
+
+def test_arrays_are_views_of_any_strides_and_the_result_is_transposed(device):
+    a, b, y = whole(6, 5), whole(5, 8), whole(6, 8)
+    out = device.zeros((8, 6), np.float32)
+    for view in (device.array(y), device.array(np.ascontiguousarray(y.T)).mT, device.array(np.repeat(y, 2, 1))[:, ::2]):
+        webmm.matmul(device.array(a), device.array(b), activation=Epilogue("x - y", y=view), out=out.mT)
+        np.testing.assert_array_equal(out.numpy().T, a @ b - y)
+    got = webmm.matmul(a, b, activation=Epilogue("x - y", y=device.array(y)[::-1, ::-1]), device=device)
+    np.testing.assert_array_equal(got.numpy(), a @ b - y[::-1, ::-1])
+
+
+def test_a_plan_reads_other_arrays(device):
+    a = device.array(whole(4, 4))
+    for _ in range(3):
+        y = device.array(whole(4, 4))
+        got = webmm.matmul(a, a, activation=Epilogue("x * y", y=y))
+        np.testing.assert_array_equal(got.numpy(), (a.numpy() @ a.numpy()) * y.numpy())
+
+
+def test_the_example_of_a_gate(device):
+    x, gate, up = RNG.random((5, 8), np.float32), RNG.random((8, 4), np.float32), RNG.random((8, 4), np.float32)
+    got = gated(*(device.array(each) for each in (x, gate, up))).numpy()
+    np.testing.assert_allclose(got, (x @ gate) / (1 + np.exp(-(x @ gate))) * (x @ up), rtol=1e-5)
+
+
+def test_maps_take_the_same_objects(device):
+    x, y = whole(3, 5), whole(3, 5)
+    own = Epilogue("where(mask, x, k * x)", mask=y > 0, k=0.5).then("relu").then(Epilogue("x * x", np.square))
+    for dtype in ("float32", "float16"):
+        got = webmm.map(x.astype(dtype), own, device=device)
+        assert got.dtype == dtype
+        np.testing.assert_array_equal(got, np.maximum(np.where(y > 0, x, x / 2), 0) ** 2)
+
+
+@pytest.mark.parametrize("shape", [(70,), (40, 70), (2, 3, 70)], ids=str)
+def test_quantised_weights_take_the_same_objects(device, shape):
+    weights = quantize_blocks(RNG.random((70, 12)).astype(np.float32))
+    x = RNG.random(shape, np.float32)
+    product = x.astype(np.float64) @ weights.dequantize()
+    for y in (product, product[..., :1], product[..., 0, :] if product.ndim == 2 else product):
+        own = Epilogue(LEAKY, slope=0.5).then(Epilogue("x - y", y=y.astype(np.float32)))
+        got = webmm.qmatmul_weights(x, weights, activation=own, device=device)
+        np.testing.assert_allclose(got, product - y, atol=2e-4)
+    got = webmm.qmatmul_weights(x, weights, activation="relu", device=device)
+    np.testing.assert_allclose(got, np.maximum(product, 0), atol=2e-4)
+
+
+def test_large_products_cut_the_arrays(device):
+    limits = {"max-buffer-size": 2**15, "max-storage-buffer-binding-size": 2**14}
+    a, b, y = whole(90, 350), whole(350, 80), whole(90, 80)
+    with Device(device.info.index, limits=limits) as low:
+        for streamed in (False, True):
+            low.memory = 2**16 if streamed else low.memory
+            for part in (y, y[0], y[:, :1]):
+                own = Epilogue("maximum(x / 4, 0) * y", y=part)
+                if streamed:
+                    got = webmm.matmul(a, b, activation=own, device=low)
+                else:
+                    left, right = low.array(a[:, :40]), low.array(b[:40])
+                    got = webmm.matmul(left, right, activation=own, out_dtype="float16").numpy()
+                exact = np.maximum((a @ b if streamed else a[:, :40] @ b[:40]) / 4, 0) * part
+                np.testing.assert_array_equal(got, exact.astype(got.dtype))
+    with Device(device.info.index) as other:
+        got = webmm.matmul(a, b, activation=Epilogue("x + y", y=y), devices=[device, other])
+    np.testing.assert_array_equal(got, a @ b + y)
+
+
+WRONG = {
+    "where(x > 0, x, slope * x)": ({}, "slope was not given"),
+    "x * 2": ({"slope": 1.0}, "does not use slope"),
+    "x > 0": ({}, r"is bool; write float32\(x > 0\)"),
+    "x * y": ({"y": np.ones(3)}, "y is float64; cast it"),
+    "x + y": ({"y": "no"}, "neither a number nor an array"),
+    "x + k": ({"k": 1e39}, "does not fit float32"),
+    "x +": ({}, "is not an expression"),
+    "x.T": ({}, "is not allowed in an expression"),
+    "x + a + b + c + d + e": (dict.fromkeys("abcde", 1.0), "5 numbers and 0 arrays are too many"),
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_wrong_expressions_are_refused(text):
+    values, words = WRONG[text]
+    with pytest.raises(ProblemError, match=words):
+        Epilogue(text, **values)
+
+
+def test_wrong_uses_are_refused(device):
+    x, y = device.array(whole(3, 3)), device.array(whole(3, 3))
+    with pytest.raises(ProblemError, match=r"shape \(4,\), which does not broadcast to the result's shape, \(3, 3\)"):
+        webmm.matmul(x, x, activation=Epilogue("x * y", y=whole(4)))
+    with pytest.raises(ProblemError, match="out shares its buffer with array 1 of the epilogue"):
+        webmm.matmul(x, x, activation=Epilogue("x * y", y=y), out=y)
+    with pytest.raises(ProblemError, match="not for panels"):
+        webmm.matmul([x, x], x, activation=Epilogue("x * y", y=y))
+    with pytest.raises(UnsupportedError, match="do not support an Epilogue"):
+        webmm.matmul(np.ones((2, 2)), np.ones((2, 2)), activation=GATE, device=device)
+    with pytest.raises(ProblemError, match="needs one text"):
+        Epilogue()
+    with pytest.raises(ProblemError, match="WGSL takes x alone, not k"):
+        Epilogue("x * k", numpy=np.square, k=1.0)
+    with pytest.raises(ProblemError, match="takes 0 numbers and 1 operands, not 0 and 0"):
+        dataclasses.replace(gemm(2, 2, 2), activation=GATE.name)
+
+
+def test_equality_is_by_text_and_values():
+    y = whole(3)
+    same, other = Epilogue(LEAKY, slope=0.5), Epilogue("where(x>0,x,k*x)", k=0.5)
+    assert (same, hash(same)) == (other, hash(other))
+    assert Epilogue(LEAKY, slope=0.25) != same
+    assert Epilogue("x * y", y=y) == Epilogue("x * y", y=y) != Epilogue("x * y", y=y.copy())

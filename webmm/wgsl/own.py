@@ -1,0 +1,202 @@
+"""What users apply to each element: an expression or WGSL, with the values of its names."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from webmm.dtypes import COMPUTED, dtype_of, names
+from webmm.errors import ProblemError
+from webmm.wgsl.activations import Floats
+from webmm.wgsl.expressions import REAL, compiled, kind_of, renamed, scalar, shown
+from webmm.wgsl.functions import MAX_NUMBERS, MAX_OPERANDS, OWN, Function, Link, X, activation_name
+
+SAMPLES = np.arange(-32, 33) / 8.0  # the values at which the NumPy functions of two epilogues are compared
+
+
+class Epilogue:
+    """A function of one's own of each element: `activation=` of `matmul()` and `qmatmul_weights()`, or for `map()`.
+
+    Arguments:
+
+    - `text`: an expression of x in the language of `webmm.elementwise()`, such as "where(x > 0, x, slope * x)".
+    - `values`: what its other names stand for: at most MAX_NUMBERS numbers, and MAX_OPERANDS arrays that broadcast to
+      the result, such as one of its shape, (n,) for an element per column, or (m, 1) for one per row. Other values need
+      no other shader, if arrays have the same dtype: float32, float16, bfloat16, int32 or bool.
+    - `numpy`: the text is WGSL, an expression of x, a vec4f, or source code that defines
+      `fn activate(x: vec4f) -> vec4f`, and this the reference: a function that takes a float64 array and returns an
+      array of the same shape. The self-test compares the shader with it before the first use; `wgsl=` may name the
+      text.
+
+    Two epilogues are equal if their texts and values are, arrays being the same objects; with `numpy`, if their
+    references agree on sample values.
+
+    Raises ProblemError for an invalid expression, for values that it does not use or lacks or that are too many, and if
+    `numpy` fails, or does not return an array of numbers of the same shape.
+
+    Example: ``webmm.matmul(a, b, activation=webmm.Epilogue("where(x > 0, x, slope * x)", slope=0.1))``
+    """
+
+    def __init__(
+        self, text: str = "", /, numpy: Callable[[Floats], Floats] | None = None, *, wgsl: str = "", **values: Any
+    ) -> None:
+        if bool(text) == bool(wgsl) or not isinstance(text or wgsl, str):
+            raise ProblemError('an epilogue needs one text, such as Epilogue("where(x > 0, x, slope * x)", slope=0.1)')
+        self.wgsl, self.numpy = text or wgsl, numpy
+        numbers = {name: _number(self.wgsl, name, x) for name, x in values.items() if _is_number(x)}
+        operands = {name: _array(self.wgsl, name, x) for name, x in values.items() if name not in numbers}
+        if numpy is None and wgsl:
+            raise ProblemError(f"epilogue {shown(wgsl)}: WGSL needs its NumPy function, Epilogue(wgsl=…, numpy=…)")
+        if numpy is not None and values:
+            raise ProblemError(
+                f"epilogue {shown(self.wgsl)}: WGSL takes x alone, not {', '.join(values)}; write an expression, "
+                "without numpy="
+            )
+        link = (
+            _link(self.wgsl, numbers, operands) if numpy is None else _checked(Link(self.wgsl, self.wgsl, numpy=numpy))
+        )
+        self._keep(_function((link,)), tuple(numbers.values()), tuple(operands.values()))
+
+    @property
+    def links(self) -> tuple[Epilogue, ...]:
+        """The functions of x that it applies one after another; their texts have the names s0, s1, … and y0, y1, …"""
+        found = []
+        for link, s, y in self.function.parts():
+            one = copy(self)
+            one.wgsl, one.numpy = link.text, link.numpy
+            one._keep(_function((link,)), tuple(self.numbers[i] for i in s), tuple(self.operands[i] for i in y))
+            found.append(one)
+        return tuple(found)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The numbers and arrays by their names in the texts of `links`."""
+        return {f"s{i}": x for i, x in enumerate(self.numbers)} | {f"y{i}": x for i, x in enumerate(self.operands)}
+
+    def then(self, following: Epilogue | str) -> Epilogue:
+        """Return the epilogue that applies this one, and `following`, or the activation of that name, to the result.
+
+        Raises ProblemError for an unknown name, and for too many numbers or arrays.
+        """
+        other = following if isinstance(following, Epilogue) else Epilogue(f"{activation_name(following)}({X})")
+        both = copy(self)
+        both.wgsl = f"{self.wgsl}, then {other.wgsl}"
+        function = _function((*self.function.links, *other.function.links))
+        both._keep(function, (*self.numbers, *other.numbers), (*self.operands, *other.operands))
+        return both
+
+    def over(self, operands: Sequence[Any]) -> Epilogue:
+        """Return the same function with other arrays, such as parts of these."""
+        found = copy(self)
+        found.operands = tuple(operands)
+        return found
+
+    def _keep(self, function: Function, numbers: tuple[float, ...], operands: tuple[Any, ...]) -> None:
+        """Set what it applies; raises ProblemError for too many values."""
+        if len(numbers) > MAX_NUMBERS or len(operands) > MAX_OPERANDS:
+            raise ProblemError(
+                f"epilogue {shown(self.wgsl)}: {len(numbers)} numbers and {len(operands)} arrays are too many; it may "
+                f"have {MAX_NUMBERS} and {MAX_OPERANDS} in all"
+            )
+        self.function, self.numbers, self.operands, self.name = function, numbers, operands, function.name
+
+    @property
+    def text(self) -> str:
+        """The WGSL of activate()."""
+        return self.function.text
+
+    def reference(self, x: Floats) -> Floats:
+        """Return NumPy's values for `x`, to which the operands broadcast."""
+        return self.function.reference(x, self.numbers, [np.asarray(each) for each in self.operands])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Epilogue) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    @property
+    def _identity(self) -> tuple[Any, ...]:
+        return self.name, struct.pack(f"{len(self.numbers)}d", *self.numbers), *map(id, self.operands)
+
+    def __repr__(self) -> str:
+        return f"Epilogue({self.wgsl!r})"
+
+
+def name_of(activation: str | Epilogue | None) -> str:
+    """Return the name of an activation, "" for None; raises ProblemError if it is unknown."""
+    return activation.name if isinstance(activation, Epilogue) else activation_name(activation or "")
+
+
+def fields_of(activation: str | Epilogue) -> dict[str, Any]:
+    """Return the fields of `Applied` that say what an activation is, without the layouts of its operands."""
+    numbers = activation.numbers if isinstance(activation, Epilogue) else ()
+    return {"activation": name_of(activation), "values": numbers}
+
+
+def _function(links: tuple[Link, ...]) -> Function:
+    """Return the function of these links, under a name that identifies what it computes."""
+    digest = hashlib.sha256()
+    for link in links:
+        digest.update(f"{link.wgsl}\0{link.numbers}\0{link.kinds}\0".encode())
+        if link.numpy is not None:
+            digest.update(link.reference(SAMPLES.copy(), (), ()).astype(np.float64).tobytes())
+    return OWN.setdefault(name := f"own_{digest.hexdigest()[:12]}", Function(name, links))
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (int, float, np.integer, np.floating)) and not isinstance(x, bool)
+
+
+def _number(text: str, name: str, x: Any) -> float:
+    try:
+        return float(scalar(float(x), REAL))
+    except (ProblemError, OverflowError) as error:
+        raise ProblemError(f"epilogue {shown(text)}: {name} = {error}") from error
+
+
+def _array(text: str, name: str, x: Any) -> Any:
+    """Return an array; raises ProblemError if it has a dtype that expressions do not take."""
+    array = x if hasattr(x, "element") else np.asarray(x)
+    if isinstance(x, (list, tuple)) and array.dtype.kind == "f":
+        array = array.astype(np.float32)
+    what = f"epilogue {shown(text)}: {name}"
+    if array.dtype.kind in "OSU" or (array.ndim == 0 and not hasattr(x, "dtype")):
+        raise ProblemError(f"{what} = {shown(x)} is neither a number nor an array")
+    if (dtype := dtype_of(array.dtype)) not in COMPUTED:
+        raise ProblemError(f"{what} is {dtype.name}; cast it to one of {names(COMPUTED)}")
+    return array
+
+
+def _link(text: str, numbers: Mapping[str, float], operands: Mapping[str, Any]) -> Link:
+    """Return the function of an expression; raises ProblemError if it is invalid, or lacks or ignores a value."""
+    kinds = tuple(kind_of(dtype_of(x.dtype)) for x in operands.values())
+    names = (
+        {X: X} | {name: f"s{i}" for i, name in enumerate(numbers)} | {name: f"y{i}" for i, name in enumerate(operands)}
+    )
+    if X in numbers or X in operands:
+        raise ProblemError(f"epilogue {shown(text)}: {X} is the element itself; give the value another name")
+    general, used = renamed(text, names)
+    if unused := [name for name in names if name not in used and name != X]:
+        raise ProblemError(f"epilogue {shown(text)} does not use {', '.join(unused)}")
+    typed = {X: REAL} | {f"s{i}": REAL for i in range(len(numbers))} | {f"y{i}": kind for i, kind in enumerate(kinds)}
+    found = compiled(general, tuple(typed.items()))
+    if found.kind != REAL:
+        raise ProblemError(f"epilogue {shown(text)} is {found.kind}; write float32({text}) for a float")
+    return Link(general, found.wgsl, len(numbers), kinds)
+
+
+def _checked(link: Link) -> Link:
+    """Return a function in WGSL; raises ProblemError if its NumPy function is wrong."""
+    try:
+        values = link.reference(SAMPLES.copy(), (), ())
+    except Exception as error:
+        raise ProblemError(f"numpy of the epilogue {link.text!r} fails: {error}") from error
+    if values.shape != SAMPLES.shape or values.dtype.kind not in "fiub":
+        raise ProblemError(f"numpy of the epilogue {link.text!r} must return an array of numbers of the same shape")
+    return link
