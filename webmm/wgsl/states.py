@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.errors import ProblemError
+from webmm.wgsl.compiler import OWN_FUNCTIONS
 from webmm.wgsl.expressions import (
     FUNCTIONS,
     NUMPY,
@@ -26,7 +27,6 @@ from webmm.wgsl.expressions import (
 )
 
 INEXACT = ("exp", "log", "tanh", "sqrt", "sigmoid", "gelu", "gelu_tanh", "silu")  # functions that drivers approximate
-OWN_CALL = "_f32("  # of a function of shaders/elementwise/functions.wgsl
 
 State = dict[str, NDArray[Any]]
 
@@ -81,7 +81,7 @@ class Terms:
             "finish": end.wgsl,
             "count": bool(free),
             "yields": end.kind,
-            "functions": any(OWN_CALL in text for text in calls),
+            "functions": any(OWN_FUNCTIONS in text for text in calls),
         }
         trees = [parsed(text) for text in (*mapped.values(), *texts.values())]
         work = sum(_work(node) for tree in trees for node in ast.walk(tree))
