@@ -147,6 +147,7 @@ PARTS: dict[str, Callable[[int, float], Iterator[Piece]]] = {
 }
 
 
+@functools.cache
 def listed(script: str, name: str) -> list[str]:
     """Return the strings of a table of a script."""
     folder, module = os.path.split(script.removesuffix(".py"))

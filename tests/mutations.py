@@ -38,6 +38,7 @@ FILES = 20  # test files at most
 COST = {"unit": 0, "gpu": 1, "fuzz": 2, "cli": 3, "web": 4}  # of a folder's tests, in order
 PASSED = (0, 5)  # exit codes of pytest: no test failed; there was none
 SHORTEST = 12  # characters of a line that is mutated
+ROOMS = ("webmm", "shaders", "tests")  # where files are looked for: not among installed tools
 # What is mutated: patterns of paths. Each area gets as many mutations; the files may have moved in other commits.
 AREAS = {
     "kernels": (r"webmm/kernels/.+\.py",),
@@ -201,7 +202,8 @@ def mutations(tree: Path, area: str) -> list[list[Mutation]]:
 
 
 def files(tree: Path, patterns: Iterable[str]) -> list[str]:
-    every = sorted(path.relative_to(tree).as_posix() for path in tree.rglob("*") if path.is_file())
+    found = (path for room in ROOMS for path in (tree / room).rglob("*") if path.is_file())
+    every = sorted(path.relative_to(tree).as_posix() for path in found)
     return [path for path in every if any(re.fullmatch(pattern, path) for pattern in patterns)]
 
 

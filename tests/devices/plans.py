@@ -111,21 +111,34 @@ Sizes = Mapping[str, Sequence[Any]]  # of problems, by kind
 Plan = dict[tuple[str, Any], dict[str, tuple[Problem, Kernel[Any]]]]  # by kind of problem and size, and by device
 
 
-def plan(names: Sequence[str] = NAMES) -> Plan:
+def plan(names: Sequence[str] = NAMES, every: int = 1) -> Plan:
     """Return the problem and the chosen kernel on each device that has its types.
 
+    Of the sizes that are not shown, each device plans every `every`-th, the next device and kind the next ones in turn.
     Nothing that this machine knows of its own devices counts. Raises UnsupportedError if a device has no kernel.
     """
-    return _planned({name: device(name) for name in names}, {kind: sizes for kind, (_, sizes) in MADE.items()})
+    found: Plan = {}
+    for turn, name in enumerate(names):
+        wanted = {
+            kind: [x for i, x in enumerate(sizes) if x in SHOWN[kind] or (i + turn + number) % every == 0]
+            for number, (kind, (_, sizes)) in enumerate(MADE.items())
+        }
+        for key, planned in _planned({name: device(name)}, wanted).items():
+            found.setdefault(key, {}).update(planned)
+    return found
 
 
-def plan_of_lanes() -> dict[tuple[int, int], Plan]:
-    """Return the plans of the shown sizes on devices with several sizes of subgroups, by likely and actual lanes."""
+def plan_of_lanes(every: int = 1) -> dict[tuple[int, int], Plan]:
+    """Return the plans of the shown sizes on devices with several sizes of subgroups, by likely and actual lanes.
+
+    Each pair of lanes has every `every`-th of the sizes, the next pair the next ones in turn.
+    """
     found: dict[tuple[int, int], Plan] = {}
-    for likely, actual in itertools.product(SIZES, SIZES):
+    for turn, (likely, actual) in enumerate(itertools.product(SIZES, SIZES)):
+        wanted = {kind: sizes[turn % every % len(sizes) :: every] for kind, sizes in SHOWN.items()}
         some = [name for name in NAMES if {likely, actual} <= {*lanes_of(name)} and len(lanes_of(name)) > 1]
         if some:
-            found[likely, actual] = _planned({name: device(name, likely, actual) for name in some}, SHOWN)
+            found[likely, actual] = _planned({name: device(name, likely, actual) for name in some}, wanted)
     return found
 
 
@@ -199,4 +212,4 @@ def _named(names: list[str], able: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(plan()), encoding="utf-8")
+    PAGE.write_text(page(plan(every=len(PRODUCTS))), encoding="utf-8")

@@ -32,7 +32,7 @@ def work(gpu, use):
         pass
     except BaseException as error:
         wrong.append(repr(error))
-for i in range(12):
+for i in range(8):
     gpu = webmm.Device()
     threads = [threading.Thread(target=work, args=(gpu, use), daemon=True) for use in uses]
     threads += [threading.Thread(target=gpu.close, daemon=True)] * (i % 2 if sys.argv[1] == "close" else 0)

@@ -157,22 +157,23 @@ def random_file(path, shape, seed):
 
 
 @pytest.mark.parametrize(
-    ("shape", "tile"),
+    ("shape", "tile", "mebi"),
     [
-        pytest.param((192, 192, 209_000), (96, 192), id="long k", marks=pytest.mark.long),
-        pytest.param((9_000, 8_800, 64), (2_250, 2_200), id="large C"),
+        pytest.param((192, 192, 209_000), (96, 192), 32, id="long k", marks=pytest.mark.long),
+        pytest.param((9_000, 8_800, 64), (2_250, 2_200), 32, id="large C", marks=pytest.mark.long),
+        pytest.param((4_500, 4_400, 32), (1_125, 1_100), 8, id="smaller C"),
     ],
 )
-def test_320_megabytes_by_workers_of_32(client, tmp_path, shape, tile):
+def test_operands_ten_times_as_large_as_the_workers_memory(client, tmp_path, shape, tile, mebi):
     m, n, k = shape
     a, b = random_file(tmp_path / "a.npy", (m, k), 1), random_file(tmp_path / "b.npy", (k, n), 2)
-    assert a.nbytes + b.nbytes + 4 * m * n >= 320e6
+    assert a.nbytes + b.nbytes + 4 * m * n >= 9.5 * mebi * MEBI
     assert 2 * m * n * k <= 100e9
     paths = [tmp_path / f"{name}.npy" for name in "abc"]
     client.wait_for_workers(2, timeout=SECONDS)
     client.run(record_memory)
-    webmm.dask.multiply_files(*paths, client=client, tile=tile, memory=32 * MEBI)
-    assert all(0 < most <= 32 * MEBI for most in client.run(recorded_memory).values())
+    webmm.dask.multiply_files(*paths, client=client, tile=tile, memory=mebi * MEBI)
+    assert all(0 < most <= mebi * MEBI for most in client.run(recorded_memory).values())
     c = np.load(paths[2], mmap_mode="r")
     rows, columns = (np.unique(np.linspace(0, length - 1, 24).astype(int)) for length in (m, n))
     errors = worst_error(c[rows], a[rows], b), worst_error(c[:, columns], a, b[:, columns])

@@ -285,7 +285,7 @@ def test_views_and_broadcast_batches(either):
 
 
 def test_streamed(either):
-    a, b, bias = normal(150, 700), normal(700, 90, seed=1), normal(90, seed=2)
+    a, b, bias = normal(90, 400), normal(400, 50, seed=1), normal(50, seed=2)
     memory, either.memory = either.memory, 2**18
     try:
         steps = []

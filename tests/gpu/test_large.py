@@ -1,7 +1,6 @@
 """Products too large for one dispatch or binding, on a device opened with low limits."""
 
 import dataclasses
-import itertools
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +9,7 @@ from products import other_stages, view
 from products import small as small_tiles
 
 import webmm
+from tests.sampled import pairwise
 from webmm import Device, choose
 from webmm.cases import OPS
 from webmm.choose import limits, tuned
@@ -74,7 +74,7 @@ def test_every_layout(small, dispatches, layout, dtype):
 def test_the_epilogue_is_applied_once_after_the_last_part(small, dispatches):
     m, n, k = 70, 66, 600  # B's rows are cut: parts of k
     a, b = ((RNG.random(shape) - 0.5).astype(np.float32) for shape in ((m, k), (k, n)))
-    for kind, activation, out in itertools.product(["row", "column"], [None, "gelu", "silu"], ["float32", "float16"]):
+    for kind, activation, out in pairwise(["row", "column"], [None, "gelu", "silu"], ["float32", "float16"]):
         bias = RNG.random((m, 1) if kind == "row" else (n,)).astype(np.float32)
         residual = RNG.random((m, n)).astype(np.float32)
         settings = {"bias": bias, "activation": activation, "alpha": 0.5, "residual": residual, "out_dtype": out}

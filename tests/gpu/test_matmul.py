@@ -7,7 +7,7 @@ import threading
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import webmm
@@ -228,6 +228,7 @@ def test_threads_share_a_device(device):
     assert not failures
 
 
+@settings(max_examples=50)
 @given(
     sizes=st.tuples(*[st.integers(1, 70)] * 3),
     batch=st.sampled_from([((), ()), ((2,), ()), ((), (3,)), ((2,), (2,)), ((2, 1), (3,)), ((1,), (4,))]),

@@ -221,7 +221,7 @@ def test_any_product(device):
     sizes = st.one_of(st.integers(1, 70), st.sampled_from([1, 4, 16, 31, 32, 33, 64, 65, 128]))
     dtypes = st.sampled_from([U8, I8])
 
-    @settings(max_examples=10)
+    @settings(max_examples=6)
     @given(st.data())
     def check_drawn(data):
         kernel = data.draw(st.sampled_from([*runnable(device), Unpacked()]))

@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
+from tests.sampled import crossed
 from webmm import Device
 from webmm.kernels.gemm.split_k import SplitK, SumSplits
 from webmm.problems.gemm import gemm
 
 
-@pytest.mark.parametrize(("splits", "adders"), [(2, 1), (8, 1), (13, 4), (37, 16)])
-@pytest.mark.parametrize("n", [5, 24])
-def test_partial_sums_are_summed(device: Device, splits: int, adders: int, n: int) -> None:
+@pytest.mark.parametrize(("parts", "n"), crossed([(2, 1), (8, 1), (13, 4), (37, 16)], [5, 24]))
+def test_partial_sums_are_summed(device: Device, parts: tuple[int, int], n: int) -> None:
+    splits, adders = parts
     assert SumSplits(splits).adders == adders
     problem = gemm(19, n, 8 * 37 - 3, batch=2)
     rng = np.random.default_rng(splits)

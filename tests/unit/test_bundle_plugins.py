@@ -19,6 +19,12 @@ STAGE = "    def iterations(self, problem: Cumsum) -> int:\n        return probl
 
 
 @pytest.fixture
+def loaded(load_plugin, examples: Path) -> None:
+    """Load the example of an op, without translating it."""
+    load_plugin(examples / "cumsum.py")
+
+
+@pytest.fixture
 def plugin(examples, load_plugin):
     """Return the function that loads the example of an op with an edit, and returns its translated modules."""
 
@@ -116,8 +122,8 @@ def test_the_command_says_it_in_one_line_and_writes_nothing(examples: Path, load
     assert not (tmp_path / "page").exists()
 
 
-def test_classes_of_programs_are_refused(plugin, monkeypatch: pytest.MonkeyPatch) -> None:
-    plugin()
+@pytest.mark.usefixtures("loaded")
+def test_classes_of_programs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(OPS["cumsum"]), "__module__", "__main__")
     with pytest.raises(
         ConfigError, match="CumsumOp is defined in a program or notebook; the page takes plugins from files"
@@ -128,9 +134,9 @@ def test_classes_of_programs_are_refused(plugin, monkeypatch: pytest.MonkeyPatch
 # Rows
 
 
-def test_the_page_computes_the_rates_of_rows(plugin) -> None:
+@pytest.mark.usefixtures("loaded")
+def test_the_page_computes_the_rates_of_rows() -> None:
     """A rate is a + b / n per byte, of any dtype whose results have the same type."""
-    plugin()
     for name, (unit, _, *factors) in rows.index().items():
         op = OPS[name]
         assert unit == op.unit
@@ -140,23 +146,23 @@ def test_the_page_computes_the_rates_of_rows(plugin) -> None:
             assert 2 * (a + b / n) == pytest.approx(problem.bytes / problem.flops)
 
 
-def test_a_rate_of_another_form_is_refused(plugin, monkeypatch: pytest.MonkeyPatch) -> None:
-    plugin()
+@pytest.mark.usefixtures("loaded")
+def test_a_rate_of_another_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(OPS["cumsum"]), "rate", lambda self, record: record.gflops * record.n)
     with pytest.raises(ConfigError, match="the page cannot compute the rate of op cumsum"):
         rows.index()
 
 
-def test_an_op_without_a_reference_is_shown_without_a_check(plugin, monkeypatch: pytest.MonkeyPatch) -> None:
-    plugin()
+@pytest.mark.usefixtures("loaded")
+def test_an_op_without_a_reference_is_shown_without_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(type(OPS["cumsum"]), "reference")
     assert ["Cumulative sums of each row", False] in rows.titles()
     assert "cumsum" not in rows.__getattr__("FORMS")
 
 
-def test_references_of_rows_agree_with_numpy(plugin) -> None:
+@pytest.mark.usefixtures("loaded")
+def test_references_of_rows_agree_with_numpy() -> None:
     """The trial of each op is within its bound of what `reference()` returns, which the page checks with."""
-    plugin()
     for form in rows.__getattr__("FORMS"):
         name, _, variant = form.partition(":")
         op = type(OPS[name])(variant)

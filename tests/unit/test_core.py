@@ -47,7 +47,10 @@ from webmm.wgsl.epilogues import ACTIVATIONS, BIASES
 from webmm.wgsl.render import expressible, params_bytes, render
 
 WEB = Path(__file__).parents[2] / "web"
-CASES = 240  # of each op
+EACH = [  # op, and the number of random cases
+    *((op, 100) for op in OPS),
+    *(pytest.param(op, 500, marks=pytest.mark.long) for op in OPS),
+]
 SIZES = (1, 2, 3, 4, 5, 8, 16, 31, 32, 33, 64, 100, 127, 128, 129, 256, 500, 512, 1000, 1024, 4096, 70_000)
 LIMITS = {
     "max-compute-invocations-per-workgroup": (64, 128, 256, 1024),
@@ -296,13 +299,13 @@ def draw_device(rng: random.Random) -> Capabilities:
 # Comparisons
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(("op", "cases"), EACH)
 def test_shaders_grids_uniforms_and_scratch_agree(
-    op: str, program: Program, script: Path, node: Callable[..., Any]
+    op: str, cases: int, program: Program, script: Path, node: Callable[..., Any]
 ) -> None:
     rng = random.Random(op)
     pairs = []
-    for _ in range(CASES):
+    for _ in range(cases):
         kernel, problem = draw_kernel(rng, op), DRAWN[op](rng)
         pairs += [(each, problem) for each in (kernel.dispatches if kernel.invalid() is None else (kernel,))]
     lines = [
@@ -313,7 +316,7 @@ def test_shaders_grids_uniforms_and_scratch_agree(
         expected = plain(rendered(kernel, problem))
         assert found == expected, f"{kernel} of {problem!r}"
         texts += isinstance(expected[1], list)
-    assert texts > CASES / 4, "too few cases can be rendered"
+    assert texts > cases / 4, "too few cases can be rendered"
 
 
 def test_texts_that_are_too_long_and_absurd_records_are_refused_alike(
@@ -332,16 +335,16 @@ def test_texts_that_are_too_long_and_absurd_records_are_refused_alike(
     assert [words is None for words in found[3:]] == [False, False, False, True]
 
 
-@pytest.mark.parametrize("op", OPS)
-def test_stages_as_data_agree(op: str, program: Program, script: Path, node: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(("op", "cases"), EACH)
+def test_stages_as_data_agree(op: str, cases: int, program: Program, script: Path, node: Callable[..., Any]) -> None:
     rng = random.Random(op)
-    cases = [(draw_kernel(rng, op), DRAWN[op](rng), rng.random() < 0.5, rng.random() < 0.5) for _ in range(CASES // 8)]
+    drawn = [(draw_kernel(rng, op), DRAWN[op](rng), rng.random() < 0.5, rng.random() < 0.5) for _ in range(cases // 6)]
     lines = [
         f"says(() => stage({written(program, kernel)}, {written(program, problem)}, {json.dumps(general)}, "
         f"{json.dumps(sized)}));"
-        for kernel, problem, general, sized in cases
+        for kernel, problem, general, sized in drawn
     ]
-    for (kernel, problem, general, sized), found in zip(cases, run(node, script, program, lines), strict=True):
+    for (kernel, problem, general, sized), found in zip(drawn, run(node, script, program, lines), strict=True):
         expected = result_or_error(
             functools.partial(export.stage, kernel, problem, "tint", general=general, sized=sized)
         )
@@ -362,10 +365,10 @@ def rendered(kernel: Kernel[Any], problem: Problem) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("op", OPS)
-def test_reasons_agree(op: str, program: Program, script: Path, node: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(("op", "cases"), EACH)
+def test_reasons_agree(op: str, cases: int, program: Program, script: Path, node: Callable[..., Any]) -> None:
     rng = random.Random(f"{op} reasons")
-    triples = [(draw_kernel(rng, op), DRAWN[op](rng), draw_device(rng)) for _ in range(2 * CASES)]
+    triples = [(draw_kernel(rng, op), DRAWN[op](rng), draw_device(rng)) for _ in range(2 * cases)]
     lines = [
         f"says(() => {written(program, kernel)}.check({written(program, problem)}, {written(program, device)}));"
         for kernel, problem, device in triples
@@ -376,15 +379,15 @@ def test_reasons_agree(op: str, program: Program, script: Path, node: Callable[.
     assert len(kinds) > 1, "all reasons are the same"
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(("op", "cases"), EACH)
 def test_choices_agree(
-    op: str, program: Program, script: Path, node: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    op: str, cases: int, program: Program, script: Path, node: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(f"{op} choices")
     records = tuple(record for record in tuned.shipped() if tuned.family(record) == "dawn")
     monkeypatch.setattr(tuned, "load", list)
     monkeypatch.setattr(tuned, "shipped", lambda: records)
-    triples = list(problems_and_devices(rng, op))
+    triples = list(problems_and_devices(rng, op, cases // 2))
     lines = [
         f"says(() => chosen({written(program, problem)}, {json.dumps(info)}, {written(program, device)}));"
         for problem, info, device in triples
@@ -401,11 +404,13 @@ def test_choices_agree(
     assert op != "gemm" or sources >= {"predicted", "shipped", "known", "portable", "runs"}
 
 
-def problems_and_devices(rng: random.Random, op: str) -> Iterator[tuple[Problem, dict[str, str], Capabilities]]:
+def problems_and_devices(
+    rng: random.Random, op: str, cases: int
+) -> Iterator[tuple[Problem, dict[str, str], Capabilities]]:
     """Yield problems, and adapters as Python's choice reads them."""
     names = ("NVIDIA H200", "nvidia hopper", "SwiftShader", "Apple M2")
     near = [record for record in tuned.shipped() if record.op == op == "gemm"]
-    for _ in range(CASES // 2):
+    for _ in range(cases):
         problem, device = DRAWN[op](rng), draw_device(rng)
         if near and rng.random() < 0.5:  # a size with a record, or close to one
             record = rng.choice(near)

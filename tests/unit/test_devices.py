@@ -20,7 +20,7 @@ MINIMUMS = ("webgpu-core", "webgpu-compatibility")
 
 @pytest.fixture(scope="module")
 def planned():
-    return plans.plan()
+    return plans.plan(every=5)
 
 
 def exceeded(kernel, problem, able):
@@ -71,8 +71,11 @@ def test_adapters_offer_the_minimum_of_webgpu():
         assert [limit for limit in limits if limits[limit] < least[limit]] == [], name
 
 
-def test_every_op_has_a_kernel_and_no_choice_exceeds_a_limit(planned):
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)])
+def test_every_op_has_a_kernel_and_no_choice_exceeds_a_limit(planned, every):
+    planned = planned if every > 1 else plans.plan()
     assert all(len(sizes) == 20 for _, sizes in plans.MADE.values())
+    assert set(planned) == {(kind, size) for kind, (_, sizes) in plans.MADE.items() for size in sizes}
     assert {problem.op for chosen in planned.values() for problem, _ in chosen.values()} == set(OPS)
     able = {name: plans.device(name).capabilities for name in plans.NAMES}
     wrong = [
@@ -84,8 +87,9 @@ def test_every_op_has_a_kernel_and_no_choice_exceeds_a_limit(planned):
     assert wrong == []
 
 
-def test_a_kernel_has_subgroups_that_suit_it_whatever_size_a_driver_chooses():
-    plans_of = plans.plan_of_lanes()
+@pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.long)])
+def test_a_kernel_has_subgroups_that_suit_it_whatever_size_a_driver_chooses(every):
+    plans_of = plans.plan_of_lanes(every)
     assert {(32, 64), (64, 32), (8, 32), (32, 8), (16, 16)} <= plans_of.keys()
     exchanging = 0
     for (likely, actual), planned in plans_of.items():

@@ -6,6 +6,7 @@ Only the features that the templates in `shaders/` use are supported; anything e
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -68,9 +69,15 @@ def of_plugins(environment: jinja2.Environment) -> dict[Path, str]:
     return found
 
 
+@functools.lru_cache(maxsize=512)
+def _tree(environment: jinja2.Environment, text: str, name: str) -> nodes.Template:
+    """Return the syntax tree of a template, which nobody changes: several questions are asked of each."""
+    return environment.parse(text, name)
+
+
 def _parsed(environment: jinja2.Environment, file: Path) -> nodes.Template:
     try:
-        return environment.parse(file.read_text(encoding="utf-8"), shown(str(file)))
+        return _tree(environment, file.read_text(encoding="utf-8"), shown(str(file)))
     except jinja2.TemplateSyntaxError as error:
         raise ConfigError(f"{shown(str(file))}:{error.lineno}: {error.message}") from error
 
@@ -93,7 +100,7 @@ def by_keyword(environment: jinja2.Environment, folder: Path) -> set[str]:
 
 def module(environment: jinja2.Environment, folder: Path, name: str, every: Sequence[str]) -> str:
     """Return a JavaScript module that registers the template `name`, and imports those that it needs."""
-    root = environment.parse((folder / name).read_text(encoding="utf-8"), name)
+    root = _parsed(environment, folder / name)
     return _module(_Template(name), root, name, needed(root, every))
 
 
