@@ -56,7 +56,7 @@ TEXTS = {
 }
 # … and what those of a search or of debug lines take of sizes.
 ONE_SIZE = {
-    f"{TEXT} --uniform m,n,k --tunable TILE=2 --size ²": "has no constant TILE",
+    f"{TEXT} --uniform m,n,k --tunable TALL=2 --size ²": "has no constant TALL",
     f"{TEXT} --uniform m,n,k --size ²": "at least 1",
     f"{TEXT} --uniform m,n,k --size 8,16": "one size, not '8,16'",
     f"{TEXT} --uniform m,n,k --size 8@2": "leave the batch out",
