@@ -224,7 +224,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "kernel debug": {
         **TEXTS,
         **ONE_SIZE,
-        f"{TEXT} --uniform m,n,k": "has no debug lines: add comments such as",
+        f"silent.wgsl {HOW} --uniform m,n,k": "has no debug lines: add comments such as",
         f"{TEXT} --uniform m,n,k --at 3": "ROW,COL",
         f"{TEXT} --uniform m,n,k --at 99,0": "it has no element (99, 0)",
         f"{TEXT} --uniform m,n,k --steps two": "A:B",

@@ -47,7 +47,8 @@ def here(files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(config.platformdirs, "user_config_dir", lambda name: str(files / "user"))
     config._files.cache_clear()
     os.mkfifo(files / "fifo")
-    shutil.copy(Path(__file__).parents[2] / "examples" / "tiles.wgsl", files)
+    text = shutil.copy(Path(__file__).parents[2] / "examples" / "tiles.wgsl", files)
+    (files / "silent.wgsl").write_text(Path(text).read_text().replace("//dbg", "// not dbg"))
     with (files / "large.npy").open("wb") as file:  # a sparse file
         header = HEADER.format(FLOATS, "(500000, 500000)").encode()
         file.write(b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header)
