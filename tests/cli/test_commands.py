@@ -285,7 +285,7 @@ def test_bench_of_reductions(webmm: Cli, tmp_path: Path) -> None:
     for word in ("33×1001×1", "12×256×1", "GB/s", "× serial", "subgroup lanes=64", "cpu (NumPy)"):
         assert word in done.stdout
     records = from_json((tmp_path / "r.json").read_text())
-    assert len(records) == 6
+    assert len(records) == 8
     for record in records:
         assert (record.op, record.status) == ("reduce", "ok"), record.reason
         assert record.max_error is not None
