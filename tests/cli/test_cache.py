@@ -136,7 +136,9 @@ def test_commands(webmm: Cli, tmp_path: Path, folder: Path) -> None:
         assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_an_invalid_record_is_reported_and_the_others_imported(webmm: Cli, tmp_path: Path, folder: Path) -> None:
+def test_an_invalid_record_is_reported_and_the_others_imported(
+    webmm: Cli, process: Cli, tmp_path: Path, folder: Path
+) -> None:
     rows = json.loads(to_json([RECORD] * 3))["records"]
     rows[0]["m"], rows[1]["adapter"] = 0, "\x1b[31mred"
     text = json.dumps({"schema": SCHEMA, "records": rows})
@@ -150,7 +152,7 @@ def test_an_invalid_record_is_reported_and_the_others_imported(webmm: Cli, tmp_p
     assert tuned.load() == [RECORD]
     (folder / "tuned.json").write_text(text)  # as written by an earlier version or an editor
     assert tuned.load() == [RECORD]
-    done = webmm("explain", "64", "64", "64")
+    done = process("explain", "64", "64", "64")  # this one has read the file
     assert done.returncode == 0
     assert "record 2 has no valid adapter" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.cli.conftest import Cli
 from webmm.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -87,9 +88,8 @@ def test_python_prints_what_the_page_shows(examples_of_page: list[tuple[str, str
 
 @pytest.mark.usefixtures("examples")
 @pytest.mark.parametrize(("command", "output"), COMMANDS)
-def test_commands_print_what_the_page_shows(command: str, output: str, tmp_path: Path) -> None:
-    arguments = [sys.executable, "-m", "webmm.cli", *shlex.split(command)]
-    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+def test_commands_print_what_the_page_shows(command: str, output: str, webmm: Cli) -> None:
+    done = webmm(*shlex.split(command))
     assert done.returncode == 0, done.stderr
     spelling = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     assert doctest.OutputChecker().check_output(output, done.stdout, spelling), done.stdout

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Clis
 from webmm import report
 from webmm.engine import adapters
 from webmm.engine.wgpu import WGPU
@@ -20,29 +20,29 @@ DAWN = ("--engine", "dawn")
 MESA_22 = {"VK_DRIVER_FILES": "/usr/share/vulkan/icd.d/lvp_icd.x86_64.json"}
 
 
-def test_info_lists_the_adapters_of_each_engine(webmm: Cli, swiftshader: dict[str, str]) -> None:
-    done = webmm("info", *DAWN, **swiftshader)
+def test_info_lists_the_adapters_of_each_engine(processes: Clis, swiftshader: dict[str, str]) -> None:
+    done, as_json = processes(["info", *DAWN], ["info", "--json"], **swiftshader)
     assert done.returncode == 0, done.stderr
     assert "Adapters of wgpu-py" in done.stdout
     assert " → 0: SwiftShader" in done.stdout.partition("Adapters of dawn")[2]
     assert done.stderr == "", "Dawn prints nothing about adapters that it refuses"
-    data = json.loads(webmm("info", "--json", **swiftshader).stdout)
+    data = json.loads(as_json.stdout)
     assert (data["engine"], data["elsewhere"]) == ("wgpu", "")
     assert {each["engine"] for each in data["adapters"]} == {"wgpu", "dawn"} == set(data["engines"])
     assert all(each["features"] for each in data["adapters"])
 
 
-def test_each_command_opens_the_named_engine(webmm: Cli, swiftshader: dict[str, str], tmp_path: Path) -> None:
+def test_each_command_opens_the_named_engine(processes: Clis, swiftshader: dict[str, str], tmp_path: Path) -> None:
     env = {**swiftshader, "WEBMM_CACHE_DIR": str(tmp_path / "cache")}
     np.save(tmp_path / "a.npy", np.eye(5, dtype=np.float32))
-    for command in (
+    commands: tuple[list[object], ...] = (
         ["run", "a.npy", "a.npy", "-o", "c.npy"],
         ["debug", "naive", 3, 3, 3],
         ["explain", 8, 8, 8],
         ["bench", "--sizes", "8", "--kernels", "naive", "--json", "bench.json"],
-        ["tune", "--sizes", "16", "--budget", "8", "--json", "tune.json"],  # opens the engine in a worker process
-    ):
-        done = webmm(*command, *DAWN, **env)
+        ["tune", "--sizes", "16", "--budget", "4", "--json", "tune.json"],  # opens the engine in a worker process
+    )
+    for done in processes(*([*command, *DAWN] for command in commands), **env):
         assert done.returncode == 0, done.stderr
         assert "SwiftShader" in done.stdout + done.stderr
     for name in ("bench", "tune"):
@@ -51,24 +51,25 @@ def test_each_command_opens_the_named_engine(webmm: Cli, swiftshader: dict[str, 
         assert "ok" in {record.status for record in records if record.kernel != "cpu"}
 
 
-def test_a_driver_refused_by_dawn(webmm: Cli) -> None:
+def test_a_driver_refused_by_dawn(processes: Clis) -> None:
     if not os.path.exists(MESA_22["VK_DRIVER_FILES"]):
         pytest.fail("lavapipe is not installed: tools/ensure-vulkan installs it")
-    done = webmm("explain", 8, 8, 8, *DAWN, **MESA_22)
+    done, info = processes(["explain", 8, 8, 8, *DAWN], ["info"], **MESA_22)
     assert done.returncode == 2
     assert "dawn rejects every adapter here (llvmpipe" in done.stderr
     assert "Dawn rejects old drivers, such as Mesa below 23; update the driver; or use wgpu" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-    assert "none accepted: Dawn rejects old drivers, such as Mesa below 23" in webmm("info", **MESA_22).stdout
+    assert "none accepted: Dawn rejects old drivers, such as Mesa below 23" in info.stdout
 
 
-def test_an_engine_that_is_not_installed(webmm: Cli, tmp_path: Path) -> None:
+def test_an_engine_that_is_not_installed(processes: Clis, tmp_path: Path) -> None:
     (tmp_path / "wgpudawn.py").write_text("raise ModuleNotFoundError('wgpudawn')")
     path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
-    done = webmm("explain", 8, 8, 8, *DAWN, PYTHONPATH=path)
+    explain = ["explain", 8, 8, 8, "--engine"]
+    done, automatic = processes([*explain, "dawn"], [*explain, "auto"], PYTHONPATH=path)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "pip install 'webmm[dawn]'" in done.stderr
-    assert webmm("explain", 8, 8, 8, "--engine", "auto", PYTHONPATH=path).returncode == 0
+    assert automatic.returncode == 0
 
 
 @pytest.mark.parametrize(

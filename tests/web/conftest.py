@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from webmm.page import bundle, serve
 
@@ -44,8 +45,13 @@ def chromium_path() -> str:
 
 @pytest.fixture(scope="session")
 def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder: Path = tmp_path_factory.mktemp("web") / "page"
-    bundle.build(folder)
+    """The built page: one for all processes of pytest-xdist, whose folders are in one folder; tests only read it."""
+    mine = tmp_path_factory.getbasetemp()
+    folder = (mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine) / "web-page"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            bundle.build(mine / "building")
+            (mine / "building").rename(folder)  # complete, or not there
     return folder
 
 
@@ -76,39 +82,82 @@ def browser(playwright):
 
 
 class Watch:
-    """The error messages of a page, and its requests to other hosts."""
+    """The error messages of a page, and its requests to other hosts, until `detach()`."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, page) -> None:
+        self.url, self.page = url, page
         self.errors: list[str] = []
         self.foreign: list[str] = []
-        self.nbytes = 0
-
-    def attach(self, page) -> None:
-        page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("request", lambda request: self._asked(request.url))
+        self._listeners = {
+            "console": lambda m: self.errors.append(m.text) if m.type == "error" else None,
+            "pageerror": lambda error: self.errors.append(str(error)),
+            "request": lambda request: self._asked(request.url),
+        }
+        for event, listener in self._listeners.items():
+            page.on(event, listener)
 
     def _asked(self, address: str) -> None:
         if not address.startswith((self.url, "blob:", "data:")):
             self.foreign.append(address)
 
+    def detach(self) -> None:
+        for event, listener in self._listeners.items():
+            self.page.remove_listener(event, listener)
+
+
+class Kept:
+    """A tab that tests of a module have one after the other: a new context costs a second of CPU, as its processes do.
+
+    Nothing of a test is left for the next: the tab is emptied, with its storage, routes and size.
+    """
+
+    def __init__(self, browser) -> None:
+        self.browser, self.page = browser, None
+
+    def take(self):
+        """Return the tab, empty, or a new one if it was closed."""
+        if self.page is None or self.page.is_closed():
+            context = self.browser.new_context(accept_downloads=True)
+            context.set_default_timeout(TIMEOUT)
+            self.page = context.new_page()
+        self.page.set_viewport_size({"width": 1280, "height": 720})
+        return self.page
+
+    def give_back(self, url: str) -> None:
+        """Empty the tab."""
+        if self.page is None or self.page.is_closed():
+            return
+        if self.page.url.startswith(url):
+            self.page.evaluate("localStorage.clear(); sessionStorage.clear()")
+        self.page.context.clear_permissions()
+        self.page.context.clear_cookies()
+        self.page.unroute_all(behavior="ignoreErrors")
+        self.page.goto("about:blank")
+
+
+@pytest.fixture(scope="module")
+def kept(browser) -> Kept:
+    return Kept(browser)
+
 
 @pytest.fixture
-def open_page(browser, url) -> Iterator[Callable[..., object]]:
-    """Open the page in a new context; after the test, assert no errors and no requests to other hosts."""
+def open_page(browser, kept, url) -> Iterator[Callable[..., object]]:
+    """Open the page, in a new context if it has options or is not the first; after the test, assert no errors and no
+    requests to other hosts.
+    """
     contexts, watches = [], []
 
     def opened(fragment: str = "", wait: bool = True, script: str = "", in_browser=None, **options):
-        context = (in_browser or browser).new_context(accept_downloads=True, **options)
-        context.set_default_timeout(TIMEOUT)
-        if script:
-            context.add_init_script(script)
-        page = context.new_page()
-        watch = Watch(url)
-        watch.attach(page)
-        contexts.append(context)
-        watches.append(watch)
+        if options or script or in_browser or watches:
+            context = (in_browser or browser).new_context(accept_downloads=True, **options)
+            context.set_default_timeout(TIMEOUT)
+            if script:
+                context.add_init_script(script)
+            page = context.new_page()
+            contexts.append(context)
+        else:
+            page = kept.take()
+        watches.append(Watch(url, page))
         page.goto(url + fragment)
         if wait:
             page.wait_for_selector("body[data-ready]")
@@ -117,7 +166,10 @@ def open_page(browser, url) -> Iterator[Callable[..., object]]:
     yield opened
     for context in contexts:
         context.close()
+    if watches:
+        kept.give_back(url)
     for watch in watches:
+        watch.detach()
         assert watch.errors == []
         assert watch.foreign == []
 

@@ -43,8 +43,8 @@ def plugin_page(browser, plugin_url: str) -> Iterator[object]:
     """The page in a new context; after the test, assert no errors and no requests to other hosts."""
     context = browser.new_context(accept_downloads=True, service_workers="block")
     context.set_default_timeout(TIMEOUT)
-    page, watch = context.new_page(), Watch(plugin_url)
-    watch.attach(page)
+    page = context.new_page()
+    watch = Watch(plugin_url, page)
     page.goto(plugin_url)
     page.wait_for_selector("body[data-ready]")
     yield page
