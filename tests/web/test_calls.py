@@ -41,6 +41,25 @@ def some(start: int, step: int, table: list[Case] = TABLE) -> list[Case]:
     return [case for each in calls.values() for case in each[start % len(each) :: step]]
 
 
+def traits(case: Case) -> set[tuple[object, ...]]:
+    """Return what the case is an example of: options with their values, dtypes, operands on the device, errors."""
+    found: set[tuple[object, ...]] = {("resident", bool(case.resident), bool(case.error))}
+    found |= {("dtype", "", str(x.data.dtype)) for x in case.operands if isinstance(x, X)}
+    found |= {("option", name, x if isinstance(x, (str, bool)) else "") for name, x in case.options.items()}
+    return {(case.call, *trait) for trait in found}
+
+
+def covering(table: list[Case]) -> list[Case]:
+    """Return few cases that have every trait of `table`, chosen greedily."""
+    of = [(case, traits(case)) for case in table]
+    missing, chosen = set().union(*(found for _, found in of)), []
+    while missing:
+        case, found = max(of, key=lambda each: len(each[1] & missing))
+        chosen.append(case)
+        missing -= found
+    return chosen
+
+
 def make_call(case: Case, device: webmm.Device) -> Any:
     """Return the result of a case's call in Python; raises the call's errors."""
 
@@ -118,7 +137,7 @@ WHOLE = [case for case in TABLE if not (case.resident or case.error)]  # cut int
 @pytest.mark.parametrize(
     ("memory", "table"),
     [
-        pytest.param("", some(8, 12), id="a twelfth"),
+        pytest.param("", covering(TABLE), id="every trait"),
         pytest.param("65536", some(12, 20, WHOLE), id="some in pieces"),
         pytest.param("", TABLE, id="all", marks=pytest.mark.long),
         pytest.param("65536", WHOLE, id="all in pieces", marks=pytest.mark.long),
