@@ -75,7 +75,8 @@ export class Epilogue {
     const typed = new Dict([["x", "f32"]]);
     this.numbers.forEach((_, i) => typed.set(`s${i}`, "f32"));
     kinds.forEach((kind, i) => typed.set(`y${i}`, kind));
-    const found = core.compiled_tree(this.text, noded(core, this.tree), typed, numbersOf(core));
+    const compiler = await device.bundle.module("compiler.js");
+    const found = compiler.compiled_tree(this.text, noded(compiler, this.tree), typed, numbersOf(compiler));
     if (found.kind !== "f32")
       throw new ProblemError(`epilogue ${shown(this.text)} is ${found.kind}; write float32(${this.text}) for a float`);
     const name = `own_${keyed(`${found.wgsl} ${this.numbers.length} ${kinds}`)}`;
@@ -283,10 +284,10 @@ class Parser {
 
 // What the compiler asks of numbers
 
-/** @param {any} core @param {Tree} tree @returns {Python} a translated `Node` */
-function noded(core, { form, word, source, terms, literal }) {
-  const known = literal ? make(core.Literal, [literal.value, literal.form]) : null;
-  return make(core.Node, [form, word, source, terms.map((term) => noded(core, term)), known]);
+/** @param {any} compiler @param {Tree} tree @returns {Python} a translated `Node` */
+function noded(compiler, { form, word, source, terms, literal }) {
+  const known = literal ? make(compiler.Literal, [literal.value, literal.form]) : null;
+  return make(compiler.Node, [form, word, source, terms.map((term) => noded(compiler, term)), known]);
 }
 
 /** @type {Record<string, (...x: any[]) => any>} the operations of numbers */
@@ -327,20 +328,20 @@ function computed(operation, values) {
   return compute(...values);
 }
 
-/** @param {any} core @returns {Python} a translated `Numbers` */
-function numbersOf(core) {
+/** @param {any} compiler @returns {Python} a translated `Numbers` */
+function numbersOf(compiler) {
   /** @param {any} value @param {string} kind */
   const constant = (value, kind) => {
-    if (kind === "bool") return make(core.Compiled, [value ? "true" : "false", kind], { value: Boolean(value) });
+    if (kind === "bool") return make(compiler.Compiled, [value ? "true" : "false", kind], { value: Boolean(value) });
     if (kind === "i32") {
       if (value !== (value | 0)) throw new ProblemError(`${value} does not fit int32`);
-      return make(core.Compiled, [`i32(${value})`, kind], { value });
+      return make(compiler.Compiled, [`i32(${value})`, kind], { value });
     }
     const number = Math.fround(Number(value));
     if (!Number.isFinite(number) && Number.isFinite(value)) throw new ProblemError(`${value} does not fit float32`);
     const size = Math.abs(number);
     const wgsl = size >= 2 ** -16 && size <= 2 ** 16 ? `f32(${asFloat(number)})` : `constant_f32(0x${bits(number)}u)`;
-    return make(core.Compiled, [wgsl, kind], { value: number, depth: 2 });
+    return make(compiler.Compiled, [wgsl, kind], { value: number, depth: 2 });
   };
   /** @param {string} operation @param {any[]} given */
   const literal = (operation, given) => {
@@ -348,11 +349,11 @@ function numbersOf(core) {
       throw new ProblemError("division by zero in a part without operands");
     const value = computed(operation, given.map((x) => x.value)); // prettier-ignore
     const real = REAL.includes(operation) || given.some((x) => x.form === "float");
-    return make(core.Literal, [value, typeof value === "boolean" ? "bool" : real ? "float" : "int"]);
+    return make(compiler.Literal, [value, typeof value === "boolean" ? "bool" : real ? "float" : "int"]);
   };
   /** @param {string} operation @param {any[]} terms @param {string} kind */
   const folded = (operation, terms, kind) => constant(computed(operation, terms.map((x) => x.value)), kind); // prettier-ignore
-  return make(core.Numbers, [literal, folded, (/** @type {any} */ x, /** @type {string} */ kind) => constant(x.value, kind), wordsOf, shown]); // prettier-ignore
+  return make(compiler.Numbers, [literal, folded, (/** @type {any} */ x, /** @type {string} */ kind) => constant(x.value, kind), wordsOf, shown]); // prettier-ignore
 }
 
 /** @param {any} node */

@@ -20,7 +20,7 @@ from webmm.kernels.normalise.strips import Strips
 from webmm.problems.elementwise import Elementwise
 from webmm.problems.normalise import Normalisation
 from webmm.problems.reduce import OPERATIONS, Span, reduction
-from webmm.wgsl.epilogues import gelu, gelu_tanh
+from webmm.wgsl.activations import gelu, gelu_tanh
 
 NUMPY = {
     **{"sum": np.sum, "prod": np.prod, "mean": np.mean, "max": np.max, "min": np.min},

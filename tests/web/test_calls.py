@@ -27,7 +27,11 @@ TRANSPOSES = ("transpose_a", "transpose_b")  # options of webmm.js; Python passe
 # Cases of errors with the words of one language: NumPy's, or about the options and types that only one of them has.
 OWN_WORDS = {
     *("reshaped to another size", "broadcast to another shape", "gemm on the host", "rms_norm has no bias"),
-    *(f"unknown {what}{where}" for what in ("activation", "out_dtype", "option") for where in ("", ", resident")),
+    *(
+        f"unknown {what}{where}"
+        for what in ("activation", "out_dtype", "option", "reduction")
+        for where in ("", ", resident")
+    ),
 }
 OPTION = re.compile(r"\b(out|scale|zero)_(\w)")
 WEIGHTS = inspect.signature(webmm.quantize_blocks).parameters

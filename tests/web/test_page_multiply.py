@@ -9,7 +9,7 @@ import pytest
 
 from tests.web.page_steps import MESSAGE, npy, saved, show, upload, wait_text
 from webmm.measure.verify import worst_error
-from webmm.wgsl import epilogues
+from webmm.wgsl import activations
 
 
 def test_multiply_files_and_download(page) -> None:
@@ -236,7 +236,7 @@ def test_multiply_with_options(page) -> None:
         page.select_option("#multiply-bias", bias)
         if bias:
             page.fill("#multiply-bias-values", ", ".join(map(str, values)))
-        for activation, meaning in (("relu", epilogues.relu), ("gelu", epilogues.gelu), ("", lambda x: x)):
+        for activation, meaning in (("relu", activations.relu), ("gelu", activations.gelu), ("", lambda x: x)):
             page.select_option("#multiply-activation", activation)
             page.click("#multiply-run")
             wait_text(page, MESSAGE, "C is 5×6 float32, computed by ", "wrong")

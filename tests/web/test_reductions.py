@@ -24,7 +24,7 @@ from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.problems.elementwise import Elementwise
 from webmm.problems.normalise import Normalisation
 from webmm.problems.reduce import OPERATIONS, Reduction, Span
-from webmm.wgsl.epilogues import gelu
+from webmm.wgsl.activations import gelu
 
 ROWS, LENGTH = 3, 300
 STAGES: list[Kernel[Any]] = [

@@ -3,7 +3,6 @@
 
 import { DeviceArray, checkSeparate } from "../engine/array.js";
 import { like } from "../engine/transfer.js";
-import { Epilogue } from "../epilogue.js";
 import { ProblemError } from "../errors.js";
 import { HostArray } from "../host.js";
 import { dataclasses, make } from "../python.js";
@@ -12,7 +11,7 @@ import { flag, number, oneOf } from "./options.js";
 import { Labelled, inPieces, limits, ofProduct } from "./pieces.js";
 
 /** @import { Data } from "./operands.js" */
-/** @import { Applied } from "../epilogue.js" */
+/** @import { Applied, Epilogue } from "../epilogue.js" */
 /** @import { Call } from "../engine/plans.js" */
 /** @import { ElementType } from "../host.js" */
 /** @import { Python } from "../bundle.js" */
@@ -81,7 +80,9 @@ function settingsOf(call, dtype, options, product, shape, own) {
 
 /** @param {Call} call @param {unknown} activation an option @returns {Promise<Applied>} its name for problems, and its values */
 export async function activationOf(call, activation) {
-  if (activation instanceof Epilogue) return activation.applied(call);
+  // The page does not load the class: it has no field for functions of one's own.
+  if (typeof activation === "object" && activation && "applied" in activation)
+    return /** @type {Epilogue} */ (activation).applied(call);
   const name = activation ? oneOf("activation", activation, call.core.ACTIVATIONS.keys()) : "";
   return { name, numbers: [], operands: [] };
 }

@@ -223,7 +223,8 @@ def _streamed(
     check_separate("out", c, {"a": a, "b": b, "bias": bias, "residual": residual, **named(operands)})
 
     def with_axes(x: NDArray[Any]) -> NDArray[Any]:
-        x = x[(None,) * (c.ndim - x.ndim)]
+        at: Any = (*(None,) * (c.ndim - x.ndim), ...)  # with "...", an array without axes stays a view
+        x = x[at]
         x = x[..., None] if b.ndim == 1 else x
         return x[..., None, :] if a.ndim == 1 else x
 

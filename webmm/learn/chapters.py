@@ -118,7 +118,8 @@ def html(chapter: Chapter, link: Callable[[str], str], image: Callable[[str], st
                 child.attrSet("href", link(target))
             elif child.type == "image":
                 child.type, child.content = "html_inline", image(PurePosixPath(str(child.attrGet("src"))).stem)
-    return str(parser.renderer.render(tokens, parser.options, {}))
+    # A table's corner without words is no header.
+    return str(parser.renderer.render(tokens, parser.options, {})).replace("<th></th>", "<td></td>")
 
 
 def _target(place: PurePosixPath, href: str) -> str | None:

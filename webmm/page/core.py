@@ -47,7 +47,6 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     ),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
     "webmm.wgsl.epilogues": ("ACTIVATIONS", "Applied", "BIASES", "Terms", "activation_name"),
-    "webmm.wgsl.compiler": ("Compiled", "Literal", "Node", "Numbers", "compiled_tree"),
     "webmm.wgsl.functions": ("Function", "Link", "OWN"),
     "webmm.kernels": ("STAGES", "configure", "depths", "kernel_class"),
     "webmm.kernels.base": (
@@ -98,6 +97,9 @@ UNUSED = ("webmm.kernels.base.Kernel.space",)  # methods that nothing on the pag
 # Modules that are loaded on demand, with their names.
 LATE: dict[str, tuple[Name, ...]] = {
     "export.js": (Name("webmm.wgsl.export", "stage"),),
+    "compiler.js": tuple(
+        Name("webmm.wgsl.compiler", name) for name in ("Compiled", "Literal", "Node", "Numbers", "compiled_tree")
+    ),
     "drawings.js": (
         *(Name("webmm.learn.drawings.axes", name) for name in ("Point", "roofed", "roofline")),
         *(Name("webmm.learn.drawings.tiles", name) for name in ("legend", "owner_of", "pictured")),
