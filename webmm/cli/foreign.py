@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +83,7 @@ def of_text(command: Callable[..., None]) -> Callable[..., None]:
         from webmm.foreign import Foreign
         from webmm.foreign.counts import WORKGROUP, Counts
 
-        text, values = read_text(file), dict(map(tunable, tunables))
+        text, values = read_text(file), tunables_of(tunables)
         work = work_of(problem, dtype, inputs, expect, rtol, atol)
         known = work.signature
         foreign = Foreign(
@@ -117,12 +118,24 @@ def work_of(
         return OfOp(op_of(problem), dtype)
     if problem != DEFAULT_OP or dtype:
         raise ConfigError("--inputs says what is computed, and of which type: leave --problem and --dtype out")
+    if not all(math.isfinite(error or 0) for error in (rtol, atol)):
+        raise ConfigError("--rtol and --atol are finite numbers: every result would be within inf, and none within nan")
     return OfFiles([Path(name) for name in names(inputs)], expect, rtol, atol)
 
 
 def names(text: str) -> tuple[str, ...]:
     """Return the comma-separated words of "a,b,c"."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def tunables_of(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return the values of each tunable; raises ConfigError for a name that is given twice: formulas ignore case."""
+    found = dict(map(tunable, texts))
+    if len({name.lower() for name in found}) < len(texts):
+        raise ConfigError(
+            "each --tunable needs a name of its own, not only in other case; give its values at once: BM=8,16"
+        )
+    return found
 
 
 def tunable(text: str) -> tuple[str, tuple[int, ...]]:
