@@ -102,6 +102,12 @@ def test_what_cannot_be_timed():
     with pytest.raises(ZeroDivisionError):
         benchmark(lambda: 1 / 0)
 
+    async def later():
+        return 1
+
+    with pytest.raises(webmm.ConfigError, match="this one returns a coroutine, which never runs"):
+        benchmark(lambda: later())
+
 
 class Dot(Reference):
     """NumPy's product, as if it were another library."""

@@ -89,6 +89,7 @@ def test_constants_are_set_to_each_size():
         ({"workgroup": Counts("4,8", (), WORKGROUP)}, "disagree about the workgroup size: 8,4,1 and 4,8,1"),
         ({"workgroup": Counts("8,4,0", (), WORKGROUP)}, "a workgroup size is one to three numbers of at least 1"),
         ({"tunables": {"TILE": (8,)}}, "has no constant TILE with a number"),
+        ({"text": f"// const TILE = 8;\n{TEXT}", "tunables": {"TILE": (8,)}}, "has no constant TILE with a number"),
         ({"tunables": {"N": (8,)}}, "--tunable N: this is the name of a length"),
         ({"entry": "other"}, r"no compute entry point other\(\); name it with --entry"),
         ({"text": TEXT.replace("@binding(3)", "@binding(4)")}, r"no @binding\(3\) var<storage…> for c"),

@@ -14,7 +14,7 @@ from webmm.engine.device import Array, Device
 from webmm.engine.launch import Launch
 from webmm.errors import ConfigError, ProblemError, UnsupportedError
 from webmm.foreign.counts import Counts, check_names, listed
-from webmm.foreign.lanes import in_reverse, workgroup_size_of
+from webmm.foreign.lanes import in_reverse, without_comments, workgroup_size_of
 from webmm.kernels.base import MAX_WORKGROUPS, Binding
 
 _STORAGE = r"@binding\(\s*{}\s*\)\s*(?:@group\(\s*0\s*\)\s*)?var<\s*{}\s*(?:,\s*(\w+)\s*)?>"
@@ -103,7 +103,7 @@ class Foreign:
 
     def _value(self, constant: str) -> int:
         """Return the value of a constant; raises ConfigError if there is none with a number."""
-        found = re.search(_CONSTANT.format(re.escape(constant)), self.text)
+        found = re.search(_CONSTANT.format(re.escape(constant)), without_comments(self.text))
         if not found:
             raise ConfigError(f"{self.name} has no constant {constant} with a number as its value")
         return int(found[2])

@@ -36,8 +36,14 @@ def workgroup_size_of(text: str, entry: str = "main") -> tuple[int, int, int] | 
 
 def _constant(text: str, name: str) -> str:
     """Return the number that a constant of this name has as its value; empty if there is none."""
-    found = re.search(rf"\b(?:const|override)\s+{re.escape(name)}\s*(?::\s*\w+\s*)?=\s*(\d+)[ui]?\s*;", text)
+    form = rf"\b(?:const|override)\s+{re.escape(name)}\s*(?::\s*\w+\s*)?=\s*(\d+)[ui]?\s*;"
+    found = re.search(form, without_comments(text))
     return found[1] if found else ""
+
+
+def without_comments(text: str) -> str:
+    """Return a WGSL text without its comments."""
+    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
 
 
 def in_reverse(text: str, workgroup: tuple[int, int, int], entry: str = "main") -> str:

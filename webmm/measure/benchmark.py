@@ -147,7 +147,8 @@ def _took(call: Call, count: int) -> float:
 def _warm_up(calls: Sequence[Call]) -> list[int]:
     """Warm up, and return how many calls of each a sample needs."""
     for call in calls:
-        _took(call, 1)  # loads, compiles and plans
+        _check_awaited(call())
+        _took(call, 1)  # what was compiled and planned has ended
     least = WARM_UP + WAKE * any(device.info.kind != "cpu" for device in _open())
     counts, spent = [1] * len(calls), [0.0] * len(calls)
     while min(spent) < least:
@@ -156,6 +157,13 @@ def _warm_up(calls: Sequence[Call]) -> list[int]:
             spent[i] += each * counts[i]
             counts[i] = max(1, min(4 * counts[i], math.ceil(BATCH_TIME / max(each, 1e-9))))
     return counts
+
+
+def _check_awaited(result: object) -> None:
+    """Raise ConfigError for a coroutine, such as a lambda may return: nobody would run it."""
+    if inspect.iscoroutine(result):
+        result.close()
+        raise ConfigError("benchmark() takes a function that computes; this one returns a coroutine, which never runs")
 
 
 def _samples(calls: Sequence[Call], counts: Sequence[int]) -> list[list[float]]:
