@@ -4,7 +4,7 @@
 import { ProblemError } from "./errors.js";
 import { fromHalves, toHalves } from "./half.js";
 
-/** @typedef {"float32" | "float16" | "float64" | "int8" | "uint8" | "int32" | "uint32"} ElementType */
+/** @typedef {"float32" | "float16" | "float64" | "int8" | "uint8" | "int32" | "uint32" | "bool"} ElementType */
 /** @typedef {Float32Array | Uint16Array | Float64Array | Int8Array | Uint8Array | Int32Array | Uint32Array} Elements float16 is stored as bits, in a Uint16Array */
 /** @typedef {number | readonly Nested[]} Nested */
 /** Host data that calls accept as an array: a number, nested lists, a typed array or a HostArray. @typedef {HostArray | ArrayBufferView | Nested} HostData */
@@ -18,6 +18,7 @@ export const ELEMENTS = {
   uint8: { itemsize: 1, of: (n) => new Uint8Array(n), over: (buffer, n) => new Uint8Array(buffer, 0, n) },
   int32: { itemsize: 4, of: (n) => new Int32Array(n), over: (buffer, n) => new Int32Array(buffer, 0, n) },
   uint32: { itemsize: 4, of: (n) => new Uint32Array(n), over: (buffer, n) => new Uint32Array(buffer, 0, n) },
+  bool: { itemsize: 1, of: (n) => new Uint8Array(n), over: (buffer, n) => new Uint8Array(buffer, 0, n) },
 };
 /** The dtype of a typed array, by its class; a Uint16Array holds float16 bits. @type {Record<string, ElementType>} */
 const TYPES = {

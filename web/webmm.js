@@ -22,6 +22,7 @@ export { bytesOf, flopsOf, problemOf } from "./problems.js";
 export { BlockWeights, quantizeBlocks } from "./calls/quantized.js";
 export { DeviceArray } from "./engine/array.js";
 export { Epilogue } from "./epilogue.js";
+export { Reduction } from "./reduction.js";
 export { Device } from "./engine/device.js";
 export { within } from "./engine/guard.js";
 

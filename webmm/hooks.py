@@ -34,7 +34,7 @@ class Elementwise(Protocol):
 class Reduce(Protocol):
     """`webmm.reduce`."""
 
-    def __call__(self, x: Any, op: str, axis: Any, keepdims: bool, /, *, out_dtype: DTypeLike | None = None) -> Any:
+    def __call__(self, x: Any, op: Any, axis: Any, keepdims: bool, /, *, out_dtype: DTypeLike | None = None) -> Any:
         """Return the reduction `op` of `x` over `axis`."""
 
 

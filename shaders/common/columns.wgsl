@@ -53,6 +53,10 @@ var<workgroup> parts: array<array<{{ parts.part("4") }}, WX>, WY>;
     }
     let j = strip % strips * WX * 4u + local.x{{ " * 4u" if s.vec }};
     let base = params.x_offset + i * params.outer_stride;
+{% if s.other %}
+    let other_j = min(vec4u(j) + vec4u(0u, 1u, 2u, 3u) * SPREAD, vec4u(params.inner - 1u));
+    let other_base = params.other_offset + i * params.other_outer_stride + other_j * params.other_inner_stride;
+{% endif %}
 {% endmacro %}
 
 {# The number of the result at the c-th j of an invocation for debug shaders, 0xffffffff beyond the last j. #}

@@ -16,6 +16,7 @@ fn main(
     //# inner
 {{ workgroup.row() }}
     let base = {{ loads.base() }};
+{{ loads.other_base() }}
 {{ invocation.walk(kernel.lanes) }}
     let all = {{ workgroup.whole() }};
     if (lane == 0u) {

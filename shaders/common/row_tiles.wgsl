@@ -151,6 +151,7 @@ place{{ " + " ~ (i * kernel.lanes) ~ "u" if i }}
     let base = place / PER_ROW * params.length;
 {% else %}
     let base = params.x_offset + min(row, params.outer - 1u) * params.outer_stride;
+{{ loads.other_base("min(row, params.outer - 1u)") }}
 {% endif %}
     let k = lane;
 {% endmacro %}

@@ -24,6 +24,7 @@ fn main(
         return;
     }
     let base = {{ loads.base() }};
+{{ loads.other_base() }}
 {{ invocation.accumulators("") }}
     for (var k = 0u; k < params.length; k++) {
         acc0 = merge(acc0, {{ operation.lift("", loads.element(), "k") }});

@@ -20,6 +20,7 @@ fn main(
 {{ workgroup.row() }}
 {{ workgroup.split() }}
     let base = {{ loads.base() }};
+{{ loads.other_base() }}
 {{ invocation.walk(kernel.lanes, "begin", "end") }}
     let all = {{ workgroup.whole() }};
     if (lane == 0u) {

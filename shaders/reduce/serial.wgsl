@@ -16,6 +16,7 @@ fn main() {
     //# inner
     for (var row = 0u; row < params.outer * params.inner; row++) {
         let base = {{ loads.base() }};
+{{ loads.other_base() }}
 {{ invocation.accumulators("") }}
         for (var k = 0u; k < params.length; k++) {
             acc0 = merge(acc0, {{ operation.lift("", loads.element(), "k") }});

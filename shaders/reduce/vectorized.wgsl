@@ -23,6 +23,7 @@ fn main(
         return;
     }
     let base = {{ loads.base() }};
+{{ loads.other_base() }}
 {{ invocation.walk(1) }}
     {{ out.store("params.y_offset + row", "result(own)") }}
     //# end

@@ -4,6 +4,8 @@ As in products.py, the positions of elements are computed by NumPy, independentl
 `UNTOUCHED` around the results.
 """
 
+from contextlib import ExitStack
+
 import numpy as np
 import pytest
 
@@ -59,16 +61,24 @@ def problem_of(operation, shape, dtype="float32", *, gaps=(0, 0, 0), offset=0, y
     return Reduction(operation, outer, length, inner, dtype, out, span, y_offset)
 
 
-def reduce(device, kernel, problem, x):
-    """Return y (outer, inner) of `x` (outer, length, inner) by `kernel`, and the number of stray writes."""
-    p, span = problem, problem.x
+def laid_out(problem, span, x, dtype):
+    """Return the buffer of `x` (outer, length, inner) with that layout."""
+    p = problem
     i, k, j = np.ogrid[: p.outer, : p.length, : p.inner]
     where = span.offset + i * span.outer_stride + k * span.stride + j * span.inner_stride
-    buffer = np.full(where.max() + 1 + SPARE, np.nan if p.dtype != I32 else -77, p.dtype.numpy)
+    buffer = np.full(where.max() + 1 + SPARE, np.nan if dtype != I32 else -77, dtype.numpy)
     buffer[where] = x
+    return buffer
+
+
+def reduce(device, kernel, problem, x, *other):
+    """Return y (outer, inner) of `x` (outer, length, inner) by `kernel`, and the number of stray writes."""
+    p = problem
+    buffers = [laid_out(p, p.x, x, p.dtype), *(laid_out(p, p.other.span, each, p.other.dtype) for each in other)]
     blank = np.full(p.y_offset + p.results + SPARE, UNTOUCHED, p.out_dtype.numpy)
-    with device.array(buffer) as x_array, device.array(blank) as y_array:
-        device.run(kernel, p, x_array, y_array)
+    with ExitStack() as freed:
+        first, y_array, *others = (freed.enter_context(device.array(b)) for b in (buffers[0], blank, *buffers[1:]))
+        device.run(kernel, p, first, y_array, *others)
         result = y_array.numpy()
     inside = slice(p.y_offset, p.y_offset + p.results)
     strays = np.count_nonzero(np.delete(result, inside) != UNTOUCHED)

@@ -1,7 +1,10 @@
 """Reductions of your own by every stage, of any type and size, and ours that are declared in the same way."""
 
+import runpy
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +19,7 @@ from webmm.errors import ProblemError, UnsupportedError
 from webmm.measure.bench import measure
 from webmm.measure.selftest import prove
 from webmm.problems.declared import DECLARATIONS, declared
-from webmm.problems.reduce import OPERATIONS, Reduction, Span
+from webmm.problems.reduce import OPERATIONS, Other, Reduction, Span
 from webmm.wgsl.reductions import OWN
 from webmm.wgsl.render import render
 
@@ -39,6 +42,13 @@ LOGSUMEXP = webmm.Reduction(  # the maximum, and the sum relative to it
     {"top": -1e30, "sum": 0.0},
     "top + log(sum)",
 )
+RNG = np.random.default_rng(9)
+COSINE = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "cosine.py"))["cosine"]
+DOT = webmm.Reduction("x * y", "a + b", 0)
+NUMPY_OF_TWO = {
+    DOT: lambda x, y: (x * y).sum(-1),
+    COSINE: lambda x, y: (x * y).sum(-1) / np.sqrt((x * x).sum(-1) * (y * y).sum(-1)),
+}
 BITS = webmm.Reduction(map="x * x - i", combine="a + b", identity=0)
 NUMPY = {
     ROOT: lambda x: np.sqrt((x**2 + 1).mean(-1)),
@@ -80,6 +90,90 @@ def test_every_stage(device, kernel):
             np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-6, err_msg=f"{kernel} {given}")
 
 
+@pytest.mark.parametrize("kernel", STAGES, ids=str)
+def test_two_arrays_by_every_stage(device, kernel):
+    given = (DOT, COSINE)[STAGES.index(kernel) % 2]
+    rng = np.random.default_rng(8)
+    for shape in ((3, 301, 1), (9, 5, 1), (2, 33, 37)):
+        x = rng.standard_normal(shape).astype(np.float32) + 1
+        for other in (Span(0, 3, 0, 5), Span.dense(*shape[1:])):  # the same row for all, and a row for each
+            y = rng.standard_normal((1, shape[1], 1) if other.offset else shape).astype(np.float32) - 1
+            p = replace(
+                problem(declared(DECLARATIONS["norm"]), shape), operation=declared(given).name, other=Other(F32, other)
+            )
+            if kernel.check(p, device.capabilities):
+                continue
+            got, strays = reduce(device, kernel, p, x, y)
+            assert not strays
+            want = NUMPY_OF_TWO[given](*(np.moveaxis(each.astype(float), 1, -1) for each in np.broadcast_arrays(x, y)))
+            np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5, err_msg=f"{kernel} {p}")
+
+
+def test_two_arrays_of_any_layout_and_type(device):
+    x = RNG.standard_normal((4, 9, 21)).astype(np.float32)
+    full, column, row = (RNG.standard_normal(shape).astype(np.float32) for shape in (x.shape, (9, 1), (21,)))
+    for y in (full, column, row, np.float32(3)):
+        for axis in (2, (0, 1)) if np.ndim(y) > 1 else (0,):
+            want = (x.astype(float) * y).sum(axis)
+            there = device.array(x), device.array(y) if np.ndim(y) else y
+            for a, b in ((x, y), there, (x, there[1])):
+                got = webmm.reduce(a, DOT, axis, y=b, device=device)
+                np.testing.assert_allclose(np.asarray(got.numpy() if hasattr(got, "numpy") else got), want, atol=1e-4)
+    a, b = device.array(x)[:, ::2, 1:], device.array(full).T[1:, ::2].T
+    got = webmm.reduce(a, DOT, 1, keepdims=True, y=b).numpy()
+    np.testing.assert_allclose(got, (x * full)[:, ::2, 1:].sum(1, keepdims=True), atol=1e-4)
+    np.testing.assert_allclose(webmm.reduce(a, COSINE, y=a).numpy(), 1, rtol=1e-6)  # one buffer as both
+    half = x.astype(np.float16), full.astype(dtype_of("bfloat16").numpy)
+    got = webmm.reduce(half[0], DOT, 2, y=half[1], device=device)
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, (half[0].astype(float) * half[1].astype(float)).sum(2), atol=1e-4)
+    whole = RNG.integers(-(2**31), 2**31, (2, 3, 77), np.int32)
+    with np.errstate(over="ignore"):
+        want = (whole[0] * whole[1]).sum(1, dtype=np.int32)
+    np.testing.assert_array_equal(webmm.reduce(whole[0], DOT, 1, y=whole[1], device=device), want)
+    empty = np.zeros((2, 0), np.float32)
+    assert webmm.reduce(empty, DOT, 1, y=empty, device=device).tolist() == [0, 0]
+
+
+def test_a_plan_replays_with_another_second_array(device):
+    x, kept = device.array(np.ones((4, 8), np.float32)), len(device.plans.kept)
+    for value in (2, 3, 4):
+        y = device.array(np.full(8, value, np.float32))
+        assert webmm.reduce(x, DOT, 1, y=y).numpy().tolist() == [8 * value] * 4
+    assert len(device.plans.kept) == kept + 1
+
+
+def test_two_arrays_of_any_size_and_on_several_devices(device):
+    x = RNG.standard_normal((3, 5001, 2)).astype(np.float32)
+    y = RNG.standard_normal((5001, 1)).astype(np.float32)
+    limits = {"max-buffer-size": 2**14, "max-storage-buffer-binding-size": 2**14}
+    with Device(device.info.index, limits=limits) as small, Device(device.info.index) as other:
+        for axis in (0, 1):
+            got = webmm.reduce(x, DOT, axis, y=y, device=small)
+            np.testing.assert_allclose(got, (x.astype(float) * y).sum(axis), atol=2e-3)
+        many = RNG.standard_normal((1100, 1000)).astype(np.float32)  # enough for both
+        for given, more in ((DOT, {"y": y[:1000, 0]}), (ROOT, {})):
+            got = webmm.reduce(many, given, 1, devices=[device, other], **more)
+            np.testing.assert_array_equal(got, webmm.reduce(many, given, 1, device=device, **more))
+
+
+def test_a_second_array_that_does_not_suit_is_refused(device):
+    x = np.ones((2, 3), np.float32)
+    for op, y, words in (
+        (DOT, None, "map has y: give the second array"),
+        ("sum", x, "sum is of one array; y is for a Reduction whose map has y"),
+        (ROOT, x, "is of one array"),
+        (DOT, x.astype(np.int32), r"x is float32 and y is int32; cast one, e.g. y.astype\('float32'\)"),
+        (DOT, x.astype(np.float64), "x is float32 and y is float64"),
+        (DOT, np.ones((2, 2), np.float32), r"y of shape \(2, 2\) does not broadcast to x, of shape \(2, 3\)"),
+        (DOT, np.ones((5, 2, 3), np.float32), "does not broadcast to x"),
+    ):
+        with pytest.raises(ProblemError, match=words):
+            webmm.reduce(x, op, 1, y=y, device=device)
+    with pytest.raises(ProblemError, match="y is not allowed"):
+        webmm.Reduction("x", "a + b * y", 0)
+
+
 def test_int32_wraps_as_numpy_does(device):
     x = np.random.default_rng(4).integers(-(2**31), 2**31, (3, 301), np.int32)
     with np.errstate(over="ignore"):
@@ -107,6 +201,11 @@ def test_ours_have_the_values_and_types_of_numpy(device, name):
     if name in ("var", "std"):
         got = getattr(device.array(x.astype(np.float32)), name)(axis=1, keepdims=True).numpy()
         np.testing.assert_allclose(got, function(x, axis=1, keepdims=True), rtol=1e-6, atol=1e-7)
+        there, want = device.array(x.astype(np.float32)), function(x, axis=1, ddof=1)
+        for found in (function(there, axis=1, ddof=1), getattr(there, name)(1, ddof=1)):
+            np.testing.assert_allclose(found.numpy(), want, rtol=1e-6, atol=1e-7)
+        with pytest.raises(ProblemError, match="ddof must be a number, not 'one'"):
+            there.var(ddof="one")
 
 
 def test_infinite_identities_and_reserved_words(device):
@@ -147,17 +246,18 @@ def test_equal_declarations_share_a_plan_and_a_shader(device):
     assert len([key for key in device.plans.kept if ROOT in key]) == 1
 
 
-def test_the_self_test_finds_a_wrong_shader(device, monkeypatch):
-    given = webmm.Reduction(map="x * 3", combine="a + b", identity=0)
-    p, kernel = problem(declared(given), (3, 300, 1)), STAGES[2]
-    wrong = SimpleNamespace(template=given.template.replace("f32(3.0)", "f32(3.01)"), terms=given.terms)
-    monkeypatch.setitem(OWN, given.name, wrong)
-    assert "3.01" in render(kernel, p).wgsl
+@pytest.mark.parametrize(("text", "right", "wrong"), [("x * 3", "f32(3.0)", "f32(3.01)"), ("y * x", "y * x", "x * x")])
+def test_the_self_test_finds_a_wrong_shader(device, monkeypatch, text, right, wrong):
+    given = webmm.Reduction(map=text, combine="a + b", identity=0)
+    p, kernel = op_of(f"reduce:{declared(given).name}").problem((3, 300, 1), "float32"), STAGES[2]
+    broken = SimpleNamespace(template=given.template.replace(right, wrong), terms=given.terms)
+    monkeypatch.setitem(OWN, given.name, broken)
+    assert wrong in render(kernel, p).wgsl
     assert "wrong results" in prove(kernel, p, device)
 
 
 def test_benchmarks_check_ours(device):
-    for name, dtype in (("var", "float32"), ("any", "int32")):
+    for name, dtype in (("var", "float32"), ("any", "int32"), (declared(COSINE).name, "float32")):
         op = op_of(f"reduce:{name}")
         record = measure(device, STAGES[2], op.case(device, op.problem((9, 77, 1), dtype)))
         assert record.status == "ok", record.reason

@@ -19,6 +19,8 @@ LAYERS = (
         "wgsl.activations",
         "wgsl.params",
         "wgsl.compiler",
+        "wgsl.grammar",
+        "wgsl.terms",
         "wgsl.expressions",
         "wgsl.functions",
         "wgsl.own",

@@ -3,6 +3,7 @@
 
 import { DeviceArray } from "../engine/array.js";
 import { ELEMENTS, HostArray, sizeOf } from "../host.js";
+import { ProblemError } from "../errors.js";
 import { make } from "../python.js";
 import { sumOverK } from "./float64.js";
 import { dense, isGiven, laidOut, permuted, reshaped, viewOf } from "./operands.js";
@@ -12,8 +13,9 @@ import { Labelled, inPieces, maxPiece } from "./pieces.js";
 /** @import { Data } from "./operands.js" */
 /** @import { Call } from "../engine/plans.js" */
 /** @import { ElementType } from "../host.js" */
+/** @import { Declared } from "../reduction.js" */
 
-export const REDUCE = /** @type {const} */ (["axis", "keepdims", "outDtype"]);
+export const REDUCE = /** @type {const} */ (["axis", "keepdims", "outDtype", "y"]);
 export const NORMALISE = /** @type {const} */ ({
   softmax: ["axis"],
   layer_norm: ["weight", "bias", "eps"],
@@ -21,27 +23,45 @@ export const NORMALISE = /** @type {const} */ ({
 });
 export const GELU = /** @type {const} */ (["approximate"]);
 
-/** `Device.reduce()`. @param {Call} call @param {any} given @param {string} op @param {any} options */
+/** `Device.reduce()`. @param {Call} call @param {any} given @param {any} op @param {any} options */
 export async function reduce(call, given, op, options) {
   const { core } = call;
-  const operation = core.operation_of(op);
-  const x = call.data(given);
+  const own = core.OPERATIONS.has(op) ? null : await (await import("../reduction.js")).declared(call, op);
+  const operation = own ? own.operation : core.operation_of(op);
+  const xs = await together(call, isGiven(options.y) ? [given, options.y] : [given]);
+  const [x, y] = xs;
   const axes = core.axes_of(x, options.axis ?? null);
-  const out = call.dtype(options.outDtype, operation.index ? "int32" : x.dtype);
+  const natural = x.dtype !== "int32" && y && y.dtype !== x.dtype ? "float32" : x.dtype;
+  const out = call.dtype(options.outDtype, operation.out_dtype(call.element(natural)).name);
   core.check_types(operation, call.element(x.dtype), call.element(out));
+  core.check_two(operation, call.element(x.dtype), y ? call.element(y.dtype) : null);
   core.check_device(operation, call.element(x.dtype), call.device.capabilities.features, call.device.capabilities.name);
   core.check_axes(operation, options.axis ?? null, axes);
   const shape = core.reduced_shape(x, axes, flag("keepdims", options.keepdims));
-  if (!x.size) return filled(call, x, shape, core.of_nothing(operation, x, axes), out);
-  const pieces = await eachAsIkj(call, x, axes);
-  const inParts = pieces.some((piece) => partLength(call, piece) < piece.shape[1]);
-  const y = await call.result([sizeOf(shape)], out, x instanceof DeviceArray && !inParts);
+  if (!x.size) return filled(call, x, shape, own ? own.none(x.dtype) : core.of_nothing(operation, x, axes), out);
+  const pieces = await eachAsIkj(call, xs, axes);
+  const inParts = pieces.some((piece) => partLength(call, piece) < piece[0].shape[1]);
+  const all = await call.result([sizeOf(shape)], out, x instanceof DeviceArray && !inParts);
   for (const [at, piece] of pieces.entries()) {
-    const [outer, , inner] = piece.shape;
-    await reduceInto(call, operation, piece, viewOf(y, [outer, inner], [inner, 1], at * outer * inner));
+    const [outer, , inner] = piece[0].shape;
+    await reduceInto(call, operation, piece, viewOf(all, [outer, inner], [inner, 1], at * outer * inner), own);
   }
-  const result = inParts && x instanceof DeviceArray ? await call.device.array(/** @type {HostArray} */ (y)) : y;
+  const result = inParts && x instanceof DeviceArray ? await call.device.array(/** @type {HostArray} */ (all)) : all;
   return reshaped(result, shape);
+}
+
+/** @param {Call} call @param {any[]} given @returns {Promise<Data[]>} an array without moving it, or two on the same side, the second broadcast to the shape of the first */
+async function together(call, given) {
+  const [x, y] = given.map((each) => call.data(each));
+  if (!y) return [x];
+  const common = call.core.broadcast_shape(x.shape, y.shape);
+  if (String(common) !== String(x.shape))
+    throw new ProblemError(`y of shape [${y.shape}] does not broadcast to x, of shape [${x.shape}]`);
+  const there = x instanceof DeviceArray || y instanceof DeviceArray;
+  const [a, b] = there ? [await call.array(x), await call.array(y)] : [x, y];
+  const steps = x.shape.map((_, axis) => axis - x.ndim + b.ndim);
+  const strides = steps.map((axis) => (axis < 0 || b.shape[axis] === 1 ? 0 : b.strides[axis]));
+  return [a, viewOf(b, x.shape, strides)];
 }
 
 /** @param {Call} call @param {Data} x @param {number[]} shape @param {number} value @param {ElementType} out @returns {Promise<Data>} an array of this value on the side of x */
@@ -51,36 +71,37 @@ async function filled(call, x, shape, value, out) {
   return x instanceof DeviceArray ? call.device.array(array) : array;
 }
 
-/** @param {Call} call @param {Data} x @returns {number} how much of k of x[i, k, j] can be reduced at once */
-function partLength(call, x) {
-  const [, length, inner] = x.shape;
-  return Math.min(length, Math.max(1, Math.floor(maxPiece(call, x) / (inner * ELEMENTS[x.dtype].itemsize))));
+/** @param {Call} call @param {Data[]} xs @returns {number} how much of k of x[i, k, j] can be reduced at once */
+function partLength(call, xs) {
+  const [, length, inner] = xs[0].shape;
+  const most = xs.map((x) => Math.floor(maxPiece(call, x) / (inner * ELEMENTS[x.dtype].itemsize)));
+  return Math.min(length, Math.max(1, Math.min(...most)));
 }
 
-/** Reduce x[i, k, j] over k into y[i, j], which is in host memory if k has to be split into parts. @param {Call} call @param {any} operation @param {Data} x @param {Data} y */
-async function reduceInto(call, operation, x, y) {
-  const step = partLength(call, x);
-  if (step < x.shape[1]) return reduceInParts(call, operation, x, /** @type {HostArray} */ (y), step);
+/** Reduce x[i, k, j] over k into y[i, j], which is in host memory if k has to be split into parts. @param {Call} call @param {any} operation @param {Data[]} xs @param {Data} y @param {Declared | null} [own] */
+async function reduceInto(call, operation, xs, y, own = null) {
+  const step = partLength(call, xs);
+  if (step < xs[0].shape[1]) return reduceInParts(call, operation, xs, /** @type {HostArray} */ (y), step, own);
   const { core } = call;
-  const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) => {
+  const compute = (/** @type {DeviceArray[]} */ [from, other], /** @type {DeviceArray} */ to) => {
     if (from.dtype === "float64" && operation.multiplied) return sumOverK(call, from, to, operation.name === "mean");
-    return call.run(core.reduction_of(operation, from, to), [from, to]);
+    return call.run(core.reduction_of(operation, from, to, other ?? null), other ? [from, to, other] : [from, to]);
   };
-  await inPieces(call, compute, [new Labelled(x, "ikj")], new Labelled(y, "ij"), "ij");
+  const labelled = xs.map((x) => new Labelled(x, "ikj"));
+  await inPieces(call, compute, labelled, new Labelled(y, "ij"), "ij");
 }
 
-/** Reduce parts of k of length `step`, and combine their results into `y` on the host. @param {Call} call @param {any} operation @param {Data} x @param {HostArray} y @param {number} step */
-async function reduceInParts(call, operation, x, y, step) {
-  const {
-    strides,
-    shape: [outer, length, inner],
-  } = x;
-  const ofParts = async (/** @type {string} */ name, /** @type {ElementType} */ dtype) => {
+/** Reduce parts of k of length `step`, and combine their results into `y` on the host. @param {Call} call @param {any} operation @param {Data[]} xs @param {HostArray} y @param {number} step @param {Declared | null} own */
+async function reduceInParts(call, operation, xs, y, step, own) {
+  const [x] = xs;
+  const [outer, length, inner] = x.shape;
+  const ofParts = async (/** @type {any} */ operation, /** @type {ElementType} */ dtype) => {
     const parts = [];
     for (let start = 0; start < length; start += step) {
       const part = new HostArray(ELEMENTS[dtype].of(outer * inner), [outer, inner], dtype);
       const shape = [outer, Math.min(step, length - start), inner];
-      await reduceInto(call, call.core.OPERATIONS.get(name), viewOf(x, shape, strides, start * strides[1]), part);
+      const views = xs.map((each) => viewOf(each, shape, each.strides, start * each.strides[1]));
+      await reduceInto(call, operation, views, part);
       parts.push(part.data);
     }
     return parts;
@@ -88,9 +109,14 @@ async function reduceInParts(call, operation, x, y, step) {
   const at = (/** @type {number} */ i, /** @type {import("../host.js").Elements[]} */ parts) =>
     parts.map((part) => part[i]);
   const whole = x.dtype === "int32";
-  const parts = await ofParts(operation.of_parts || operation.name, whole ? "int32" : call.element(x.dtype).sums.name);
+  if (own) return own.inParts(x.dtype, length, step, ofParts, y);
+  const { OPERATIONS } = call.core;
+  const parts = await ofParts(
+    OPERATIONS.get(operation.of_parts || operation.name),
+    whole ? "int32" : call.element(x.dtype).sums.name,
+  );
   if (operation.index) {
-    const within = await ofParts(operation.name, "int32");
+    const within = await ofParts(operation, "int32");
     for (let i = 0; i < y.size; i++) {
       const values = at(i, parts);
       const nan = values.findIndex(Number.isNaN);
@@ -184,12 +210,15 @@ async function asIkj(call, x, axis) {
   return layout ? laidOut(x, layout) : asIkj(call, await dense(call, x), axis);
 }
 
-/** @param {Call} call @param {Data} x @param {number[]} axes @returns {Promise<Data[]>} views x[i, k, j] with k along all of `axes`; their results (i, j) are consecutive in the reduction's result */
-async function eachAsIkj(call, x, axes) {
-  const layouts = call.core.each_ikj(x, axes);
-  if (layouts.length) return layouts.map((/** @type {any} */ layout) => laidOut(x, layout));
-  if (x instanceof DeviceArray) return eachAsIkj(call, await call.read(x), axes);
-  const length = sizeOf(axes.map((axis) => x.shape[axis]));
-  const others = x.shape.map((_, axis) => axis).filter((axis) => !axes.includes(axis));
-  return [reshaped(permuted(x, [...others, ...axes]), [x.size / length, length, 1])];
+/** @param {Call} call @param {Data[]} xs of one shape @param {number[]} axes @returns {Promise<Data[][]>} views x[i, k, j] of each with k along all of `axes`; their results (i, j) are consecutive in the reduction's result */
+async function eachAsIkj(call, xs, axes) {
+  const all = call.core.each_ikj(xs, axes);
+  if (all.length) return all.map((/** @type {any[]} */ layouts) => layouts.map((layout, n) => laidOut(xs[n], layout)));
+  const hosts = [];
+  for (const x of xs) hosts.push(x instanceof DeviceArray ? await call.read(x) : x);
+  if (xs[0] instanceof DeviceArray) return eachAsIkj(call, hosts, axes);
+  const { shape, size } = xs[0];
+  const length = sizeOf(axes.map((axis) => shape[axis]));
+  const others = shape.map((_, axis) => axis).filter((axis) => !axes.includes(axis));
+  return [hosts.map((x) => reshaped(permuted(x, [...others, ...axes]), [size / length, length, 1]))];
 }

@@ -11,6 +11,7 @@ import { Engine } from "./engine.js";
 /** @import { BlockWeights } from "../calls/quantized.js" */
 /** @import { Kernel } from "../kernels.js" */
 /** @import { Epilogue } from "../epilogue.js" */
+/** @import { Reduction } from "../reduction.js" */
 /** @import { DeviceArray } from "./array.js" */
 
 /** @typedef {"float32" | "float16"} FloatType */
@@ -126,9 +127,10 @@ export class Device extends Engine {
    *     const sums = await gpu.reduce(x, "sum", { axis: 0 });
    * @template {HostData | DeviceArray} X
    * @param {X} x float32, float16 or int32; also float64, except for "prod" and "logsumexp"
-   * @param {"sum" | "mean" | "prod" | "max" | "min" | "argmax" | "argmin" | "logsumexp"} op
-   * @param {{axis?: number | readonly number[] | null, keepdims?: boolean, outDtype?: FloatType}} [options] without `axis`,
-   *   all axes are reduced; `keepdims` keeps them with length 1; `outDtype` is the dtype of `x` by default
+   * @param {"sum" | "mean" | "prod" | "max" | "min" | "argmax" | "argmin" | "logsumexp" | "var" | "std" | "norm" | "all" | "any" | "count_nonzero" | Reduction} op
+   * @param {{axis?: number | readonly number[] | null, keepdims?: boolean, outDtype?: FloatType, y?: HostData | DeviceArray}} [options] without `axis`,
+   *   all axes are reduced; `keepdims` keeps them with length 1; `outDtype` is the dtype of `x` by default; `y` is the second
+   *   array of a Reduction whose `map` has y, and broadcasts to the shape of `x`
    * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} for "argmax" and "argmin" the indices, as int32
    */
   async reduce(x, op, options = {}) {

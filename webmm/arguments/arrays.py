@@ -86,13 +86,18 @@ def broadcast_shape(a: Shape, b: Shape) -> Shape | None:
 
 def merged(axes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return (length, stride) of axes without those of length 1, merging adjacent axes that one stride covers."""
-    found: list[tuple[int, int]] = []
-    for length, stride in axes:
+    return [(length, strides[0]) for length, strides in merged_jointly((n, [stride]) for n, stride in axes)]
+
+
+def merged_jointly(axes: Iterable[tuple[int, list[int]]]) -> list[tuple[int, list[int]]]:
+    """Return the same for the strides of several arrays, where one stride of each covers the axes."""
+    found: list[tuple[int, list[int]]] = []
+    for length, strides in axes:
         if length == 1:
             continue
-        if found and found[-1][1] == stride * length:
+        if found and found[-1][1] == [stride * length for stride in strides]:
             outer, _ = found.pop()
-            found.append((outer * length, stride))
+            found.append((outer * length, strides))
         else:
-            found.append((length, stride))
+            found.append((length, strides))
     return found

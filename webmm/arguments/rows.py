@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import operator
+from collections.abc import Sequence
 
-from webmm.arguments.arrays import Layout, Shape, Shaped, Strided, element_of, merged
+from webmm.arguments.arrays import Layout, Shape, Shaped, Strided, element_of, merged, merged_jointly
 from webmm.dtypes import DType
 from webmm.errors import ProblemError
 from webmm.problems.normalise import NORMALISATIONS, Normalisation
-from webmm.problems.reduce import Operation, Reduction, Span
+from webmm.problems.reduce import Operation, Other, Reduction, Span
 
 Axes = int | tuple[int, ...] | None
 MAX_PROBLEMS = 64  # dispatches for a view of many strides; views that need more are copied
@@ -75,24 +76,33 @@ def ikj(x: Strided, axis: int) -> Layout | None:
     return Layout(ikj_shape(x, axis), tuple(group[0][1] if group else 1 for group in groups), x.offset)
 
 
-def each_ikj(x: Strided, axes: tuple[int, ...]) -> list[Layout]:
-    """Return views x[i, k, j] with k along all of `axes`, in the order of their (i, j) in the result.
+def each_ikj(xs: Sequence[Strided], axes: tuple[int, ...]) -> list[list[Layout]]:
+    """Return views x[i, k, j] of arrays of one shape, with k along all of `axes`, in the order of their (i, j) in the
+    result.
 
-    The list is empty if the strides of `x` do not allow such views.
+    The list is empty if the strides of the arrays do not allow such views.
     """
-    others = [a for a in range(x.ndim) if a not in axes]
-    reduced, kept = (merged((x.shape[a], x.strides[a]) for a in some) for some in (axes, others))
+    shape = xs[0].shape
+    others = [a for a in range(len(shape)) if a not in axes]
+    reduced, kept = (merged_jointly((shape[a], [x.strides[a] for x in xs]) for a in some) for some in (axes, others))
     outermost = kept[:-2]
-    forward = all(stride >= 0 for _, stride in (*kept, *reduced))
+    forward = all(stride >= 0 for _, strides in (*kept, *reduced) for stride in strides)
     if not forward or len(reduced) > 1 or math.prod([n for n, _ in outermost]) > MAX_PROBLEMS:
         return []
-    length, stride = reduced[0] if reduced else (1, 1)
-    outer, inner = [(1, 0), (1, 0), *kept][-2:]
-    if outer[0] == 1 and inner[1] > stride:  # rows
-        outer, inner = inner, (1, 0)
-    shape, strides = (outer[0], length, inner[0]), (outer[1], stride, inner[1])
+    none = (1, [0 for _ in xs])
+    length, near = reduced[0] if reduced else (1, [1 for _ in xs])
+    outer, inner = [none, none, *kept][-2:]
+    if outer[0] == 1 and inner[1][0] > near[0]:  # rows
+        outer, inner = inner, none
     return [
-        Layout(shape, strides, x.offset + sum(i * far for i, (_, far) in zip(indices, outermost, strict=True)))
+        [
+            Layout(
+                (outer[0], length, inner[0]),
+                (outer[1][n], near[n], inner[1][n]),
+                x.offset + sum(i * far[n] for i, (_, far) in zip(indices, outermost, strict=True)),
+            )
+            for n, x in enumerate(xs)
+        ]
         for indices in itertools.product(*(range(n) for n, _ in outermost))
     ]
 
@@ -103,10 +113,12 @@ def span_of(x: Strided) -> Span:
     return Span(outer, along, inner, x.offset)
 
 
-def reduction_of(operation: Operation, x: Strided, y: Strided) -> Reduction:
-    """Return the problem that reduces x[i, k, j] over k into the dense y[i, j]."""
+def reduction_of(operation: Operation, x: Strided, y: Strided, other: Strided | None = None) -> Reduction:
+    """Return the problem that reduces x[i, k, j], with other[i, k, j], over k into the dense y[i, j]."""
     outer, length, inner = x.shape
-    return Reduction(operation.name, outer, length, inner, element_of(x), element_of(y), span_of(x), y.offset)
+    of_other = None if other is None else Other(element_of(other), span_of(other))
+    dtypes, where = (element_of(x), element_of(y)), (span_of(x), y.offset)
+    return Reduction(operation.name, outer, length, inner, *dtypes, *where, other=of_other)
 
 
 def normalisation_of(function: str, x: Strided, y: Strided, weight: bool, bias: bool, epsilon: float) -> Normalisation:

@@ -21,6 +21,7 @@ from webmm.calls.reduce import reduce
 from webmm.engine.device import Array, Device
 from webmm.engine.view import checked_shape
 from webmm.errors import ProblemError
+from webmm.problems.declared import spread
 
 VIEWS = (np.transpose, np.swapaxes, np.moveaxis, np.expand_dims, np.squeeze, np.broadcast_to)
 NO: Any = getattr(np, "_NoValue", None)  # NumPy's default of some arguments
@@ -83,6 +84,26 @@ def _mean(
     a: Array, axis: Any = None, dtype: Any = None, out: None = None, keepdims: Any = NO, *, where: Any = NO
 ) -> Any:
     return _reduction("mean")(a, axis, dtype, out, keepdims, where=where)
+
+
+def _spread(op: str) -> Callable[..., Any]:
+    def compute(
+        a: Array,
+        axis: Any = None,
+        dtype: Any = None,
+        out: None = None,
+        ddof: float = 0,
+        keepdims: Any = NO,
+        *,
+        where: Any = NO,
+        mean: Any = NO,
+        correction: Any = NO,
+    ) -> Any:
+        _refuse(op, out=out, where=None if where is True else where, mean=mean)
+        less = ddof if correction is NO else correction
+        return reduce(a, spread(op, less), axis, False if keepdims is NO else keepdims, out_dtype=dtype)
+
+    return compute
 
 
 def _positions(op: str) -> Callable[..., Any]:
@@ -240,6 +261,8 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.sum: _reduction("sum"),
     np.prod: _reduction("prod"),
     np.mean: _mean,
+    np.var: _spread("var"),
+    np.std: _spread("std"),
     np.max: _extremes("max"),
     np.amax: _extremes("max"),
     np.min: _extremes("min"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,20 +11,20 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from webmm import choose
-from webmm.arguments.arrays import element_of
+from webmm.arguments.arrays import broadcast_shape, element_of
 from webmm.arguments.rows import Axes, axes_of, check_axes, of_nothing, reduced_shape, reduction_of
 from webmm.calls.axes import each_as_ikj
 from webmm.calls.devices import Devices
 from webmm.calls.doubles import add_up
 from webmm.calls.executor import Data, Labelled
-from webmm.calls.operands import Operandish, flag, opened, returned
+from webmm.calls.operands import Operandish, Temporaries, flag, opened, returned
 from webmm.calls.pieces import in_pieces, most_at_once
 from webmm.calls.planned import planned
 from webmm.dtypes import F32, I32, DType, dtype_of
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.problems.declared import declaration_of, declared, kinds_of, of_none
-from webmm.problems.reduce import Operation, check_device, check_types, operation_of
+from webmm.problems.reduce import Operation, check_device, check_two, check_types, operation_of
 from webmm.wgsl.expressions import WHOLE
 from webmm.wgsl.reductions import Reduction
 
@@ -35,6 +36,7 @@ def reduce(
     axis: Axes = None,
     keepdims: bool = False,
     *,
+    y: Operandish | None = None,
     out_dtype: DTypeLike | None = None,
     device: Device | None = None,
     devices: Devices | None = None,
@@ -43,33 +45,43 @@ def reduce(
 
     `op` is one of `webmm.problems.reduce.OPERATIONS`: sum, mean, prod, max, min, argmax, argmin or logsumexp; or one of
     `webmm.problems.declared.DECLARATIONS`: var and std of the population (divided by n), norm, all, any or
-    count_nonzero; or a `webmm.Reduction` of your own. The last two kinds take no float64. `axis` is an axis, a tuple of
+    count_nonzero; or a `webmm.Reduction` of your own. The last two kinds take no float64. A `webmm.Reduction` whose
+    `map` has y takes a second array, `y`, which broadcasts to the shape of `x`: both of floats, or both of int32.
+    `axis` is an axis, a tuple of
     axes, or None for all. `x` has any number of axes; its dtype is one of `webmm.dtypes.MATRIX_DTYPES`, int32 or
     float64. Sums and products of these floats are computed in float32; the
     rounding error of a sum grows with the logarithm of the number of elements, that of a product with the number. Sums
     and products of int32 are int32 and wrap around, as in NumPy with dtype="int32"; mean and logsumexp take floats
     only. float64 is reduced in float64, by prod and logsumexp on devices with the feature shader-f64, by the others on
     any device (docs/float64.md).
-    The result has the dtype `out_dtype`, by default that of `x`; positions are int32. NaN propagates as in NumPy;
+    The result has the dtype `out_dtype`, by default that of `x`, or float32 if `y` is of other floats; positions are
+    int32. NaN propagates as in NumPy;
     argmax and argmin return the first of equal elements, and the first NaN if there is one. Over no elements, a sum is
     0, a product 1, a mean NaN, a logsumexp -inf.
 
-    A NumPy array gives a NumPy array (a scalar if no axis is left), an `Array` gives an `Array` on the same device.
+    A NumPy array gives a NumPy array (a scalar if no axis is left), an `Array` gives an `Array` on the same device; if
+    one of `x` and `y` is an `Array`, the other is uploaded as a whole.
     Transposed and sliced `Array`s are read in place; those with negative strides, and several axes that are not
     adjacent in memory, are copied through the host first.
     `devices` is "all" or a list of Devices, among which a call on NumPy arrays is divided.
 
-    Raises ProblemError for an unknown operation, an invalid axis, an unsupported dtype, and for a maximum or minimum
+    Raises ProblemError for an unknown operation, an invalid axis, an unsupported dtype, a `y` that is missing, not
+    used, of another kind or that does not broadcast, and for a maximum or minimum
     over no elements; UnsupportedError if the device cannot hold the operands or lacks shader-f64 where it is needed,
     MemoryLimitError if it is out of memory.
     """
     operation = declared(op) if isinstance(op, Reduction) else operation_of(op)
     keepdims = flag("keepdims", keepdims)
-    with opened("reduce", device, x, devices=devices) as temporary:
-        source, device = temporary.data(x), temporary.device
+    given = [x] if y is None else [x, y]
+    with opened("reduce", device, *given, devices=devices) as temporary:
+        sources, device = _together(temporary, given), temporary.device
+        source = sources[0]
         axes, dtype = axes_of(source, axis), element_of(source)
-        out = operation.out_dtype(dtype) if out_dtype is None else dtype_of(out_dtype)
+        others = [element_of(each) for each in sources[1:]]
+        natural = operation.out_dtype(F32 if dtype != I32 and any(each != dtype for each in others) else dtype)
+        out = natural if out_dtype is None else dtype_of(out_dtype)
         check_types(operation, dtype, out)
+        check_two(operation, dtype, others[0] if others else None)
         for one in temporary.devices:
             check_device(operation, dtype, one.capabilities.features, one.capabilities.name)
         check_axes(operation, axis, axes)
@@ -79,14 +91,15 @@ def reduce(
                 operation = replace(operation, empty=of_none(declaration_of(operation), dtype == I32))
             nothing = np.full(shape, of_nothing(operation, source, axes), out.numpy)
             return device.array(nothing) if isinstance(source, Array) else returned(nothing)
-        pieces = each_as_ikj(source, axes)
-        in_parts = any(_k_at_once(temporary.devices, piece) < piece.shape[1] for piece in pieces)
-        y = temporary.result((math.prod(shape),), out, *([] if in_parts else [source]))
+        pieces = each_as_ikj(sources, axes)
+        in_parts = any(_k_at_once(temporary.devices, piece) < piece[0].shape[1] for piece in pieces)
+        result = temporary.result((math.prod(shape),), out, *([] if in_parts else [source]))
         for at, piece in enumerate(pieces):
-            outer, _, inner = piece.shape
-            _reduce(temporary.devices, operation, piece, y[at * outer * inner :][: outer * inner].reshape(outer, inner))
-        y = device.array(y) if in_parts and isinstance(source, Array) else y
-        return y.reshape(*shape) if isinstance(y, Array) else returned(y.reshape(shape))
+            outer, _, inner = piece[0].shape
+            part = result[at * outer * inner :][: outer * inner].reshape(outer, inner)
+            _reduce(temporary.devices, operation, piece, part)
+        result = device.array(result) if in_parts and isinstance(source, Array) else result
+        return result.reshape(*shape) if isinstance(result, Array) else returned(result.reshape(shape))
 
 
 def along(x: Operandish, operation: str, axis: int, device: Device) -> Any:
@@ -94,38 +107,66 @@ def along(x: Operandish, operation: str, axis: int, device: Device) -> Any:
     return reduce(x, operation, axis, keepdims=True, device=device)
 
 
-def _k_at_once(devices: list[Device], x: Data) -> int:
+def _together(temporary: Temporaries, given: Sequence[Operandish]) -> list[Data]:
+    """Return one operand without moving it, or two on the same side, the second broadcast to the shape of the first."""
+    data = [temporary.data(each) for each in given]
+    if len(data) == 1:
+        return data
+    if any(isinstance(each, Array) for each in data):
+        data = [*temporary.arrays(*data)]
+    x, y = data
+    if broadcast_shape(x.shape, y.shape) != x.shape:
+        raise ProblemError(f"y of shape {y.shape} does not broadcast to x, of shape {x.shape}")
+    return [x, y.broadcast_to(x.shape) if isinstance(y, Array) else np.broadcast_to(y, x.shape)]
+
+
+def _k_at_once(devices: list[Device], xs: list[Data]) -> int:
     """Return how many k of x[i, k, j] can be reduced at once: all, or fewer if a single i is too large."""
-    _, length, inner = x.shape
-    return min(length, max(1, min(most_at_once(one, x) for one in devices) // (inner * element_of(x).itemsize)))
+    _, length, inner = xs[0].shape
+    each = (most_at_once(one, x) // (inner * element_of(x).itemsize) for one in devices for x in xs)
+    return min(length, max(1, min(each)))
 
 
-def _reduce(devices: list[Device], operation: Operation, x: Data, y: Data) -> None:
+def _repeating(x: Data) -> Labelled:
+    """Return the second array with letters for its axes, without those along which it repeats its elements."""
+    index = tuple(slice(None) if stride else 0 for stride in x.strides)
+    return Labelled(x[index], "".join(letter for letter, stride in zip("ikj", x.strides, strict=True) if stride))
+
+
+def _reduce(devices: list[Device], operation: Operation, xs: list[Data], y: Data) -> None:
     """Fill y[i, j], which is a NumPy array if x[i, k, j] has to be reduced in parts of k."""
-    step, length = _k_at_once(devices, x), x.shape[1]
+    step, length = _k_at_once(devices, xs), xs[0].shape[1]
     if step < length:
         assert not isinstance(y, Array), "partial results are combined on the host"
-        y[...] = _combined(devices, operation, x, step)
+        y[...] = _combined(devices, operation, xs, step)
         return
+    labelled = [Labelled(xs[0], "ikj"), *map(_repeating, xs[1:])]
 
-    def compute(x: Array, y: Array) -> None:
+    def compute(x: Array, *more: Array) -> None:
+        *others, y = more
         if x.element.wide and operation.multiplied:
             add_up(x, y, mean=operation.name == "mean")
             return
-        choose.run(reduction_of(operation, x, y), x.device, x, y)
+        other = None
+        for found in others:
+            strides = dict(zip(labelled[1].axes, found.strides, strict=True))
+            over = tuple(strides.get(letter, 0) for letter in "ikj")
+            other = Array(found.storage, x.shape, found.element, over, found.offset)
+        choose.run(reduction_of(operation, x, y, other), x.device, x, y, *others)
 
-    in_pieces(devices, compute, [Labelled(x, "ikj")], Labelled(y, "ij"), "ij")
+    in_pieces(devices, compute, labelled, Labelled(y, "ij"), "ij")
 
 
-def _combined(devices: list[Device], operation: Operation, x: Data, step: int) -> NDArray[Any]:
+def _combined(devices: list[Device], operation: Operation, xs: list[Data], step: int) -> NDArray[Any]:
     """Return the results over all k, combined from results over `step` elements each."""
+    x = xs[0]
     outer, length, inner = x.shape
     starts, whole = range(0, length, step), element_of(x) == I32
 
     def of_pieces(name: str, dtype: DType) -> NDArray[Any]:
         parts = np.empty((len(starts), outer, inner), dtype.numpy)
         for part, start in zip(parts, starts, strict=True):
-            _reduce(devices, operation_of(name), x[:, start : start + step], part)
+            _reduce(devices, operation_of(name), [x[:, start : start + step] for x in xs], part)
         return np.moveaxis(parts, 0, -1)
 
     if operation.declared:

@@ -180,7 +180,7 @@ def _trial(p: Normalisation, x: NDArray[Any]) -> Trial:
         y = y * weight[:, None]
     if p.bias:
         y, allowed = y + bias[:, None], allowed + rounding(p)
-    return Trial({"x": strided(x, p), **vectors}, y, np.broadcast_to(allowed, y.shape))
+    return Trial({"x": strided(x, p.x), **vectors}, y, np.broadcast_to(allowed, y.shape))
 
 
 def _normalisation(function: str, size: Size, dtype: DType, vectors: bool = False) -> Normalisation:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from webmm.cases import declared
 from webmm.cases.base import Exhibit, Size, Trial
 from webmm.cases.exact import ExactCase, Input, Ladder
-from webmm.cases.row_trials import LARGEST, elements, smaller, special_rows, strided
+from webmm.cases.row_trials import LARGEST, elements, second_elements, smaller, special_rows, strided
 from webmm.cases.steps.rows import ReductionSubject
 from webmm.cases.streaming import DEFAULT_SIZES, Streamed, StreamingOp, drawn, spread
 from webmm.dtypes import F16, F32, I32, DType
@@ -33,7 +33,7 @@ from webmm.kernels.reduce.two_pass import TwoPass
 from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.measure.verify import product_bound, sum_bound
 from webmm.problems.base import Problem
-from webmm.problems.reduce import DECLARED, OPERATIONS, Reduction, Span, operation_of, reduction
+from webmm.problems.reduce import DECLARED, OPERATIONS, Other, Reduction, Span, operation_of, reduction
 
 # The ladder of the page. On GPUs, the settings of stages that Python would not choose are the fastest at 512×8192 and
 # 128×32768 on an H200; a subgroup of `alone` has 32 lanes on most. CPU adapters have few lanes, and compile slowly.
@@ -57,7 +57,10 @@ class ReduceCase(Streamed[Reduction]):
         p = self.problem = problem
         self.operation = operation_of(p.operation)
         self.x = _drawn_for(p).reshape(p.outer, p.length, p.inner)
-        self.inputs = {"x": device.array(self.x)}
+        self.arrays = [self.x]
+        if p.other:
+            self.arrays.append(np.roll(self.x, 7, axis=0).astype(p.other.dtype.numpy))
+        self.inputs = {name: device.array(x) for name, x in zip(("x", "other"), self.arrays, strict=False)}
         self.checked = spread(p.results, p.length * (declared.WORK if self.operation.declared else 1))
         sums = p.rounded_sums and not self.operation.declared
         self.scale = "·Σ|x|" if sums else "·Π|x|" if p.operation == "prod" else ""
@@ -68,33 +71,36 @@ class ReduceCase(Streamed[Reduction]):
         return rounding(self.problem)
 
     @functools.cached_property
-    def _rows(self) -> NDArray[Any]:
-        return np.asarray(self.x[self.checked // self.problem.inner, :, self.checked % self.problem.inner])
+    def _rows(self) -> list[NDArray[Any]]:
+        i, j = self.checked // self.problem.inner, self.checked % self.problem.inner
+        return [x[i, :, j] for x in self.arrays]
 
     @functools.cached_property
     def expected(self) -> NDArray[np.float64]:
         """NumPy's results for these rows."""
-        return self.operation.exact(self._rows).astype(np.float64)
+        return self.operation.exact(*self._rows).astype(np.float64)
 
     @functools.cached_property
     def unit(self) -> NDArray[np.float64] | float:
         """Σ|x|, for a mean divided by the length; for logsumexp a constant plus max|x|; for a product its magnitude."""
         name, least = self.operation.name, float(np.finfo(np.float32).tiny)
         if self.operation.declared:
-            return np.maximum(declared.allowed(self.problem, self._rows), least)
+            return np.maximum(declared.allowed(self.problem, *self._rows), least)
         if not self.bound:
             return 1.0
         if name == "prod":
             return np.asarray(np.abs(self.expected) + least)
-        magnitudes = np.abs(self._rows.astype(np.float64))
+        magnitudes = np.abs(self._rows[0].astype(np.float64))
         if name == "logsumexp":
             return np.asarray(8 + magnitudes.max(axis=1))
         return np.asarray((magnitudes.sum(axis=1) + least) / (self.problem.length if name == "mean" else 1))
 
     def numpy(self) -> NDArray[Any]:
         """Reduce in float32, or in the dtype of the array for int32 and float64."""
-        rows = np.moveaxis(self.x if self.problem.dtype == I32 or self.problem.dtype.wide else self.in_f32, 1, -1)
-        return np.asarray(self.operation.exact(rows) if self.problem.dtype == I32 else self.operation.reference(rows))
+        as_they_are = self.problem.dtype == I32 or self.problem.dtype.wide
+        arrays = self.arrays if as_they_are else [self.in_f32, *(x.astype(np.float32) for x in self.arrays[1:])]
+        rows = [np.moveaxis(x, 1, -1) for x in arrays]
+        return np.asarray(self.operation.exact(*rows) if self.problem.dtype == I32 else self.operation.reference(*rows))
 
     def error(self, got: NDArray[Any]) -> float:
         """Return the largest error, for integers in units; inf if a result is missing or NaN."""
@@ -187,18 +193,20 @@ class ReduceOp(StreamingOp[Reduction]):
     def trial(self, problem: Reduction) -> Trial:
         """Return elements with an exact sum and an outlier in each row."""
         p, operation = problem, operation_of(problem.operation)
-        x = elements(p)
-        expected = operation.exact(np.moveaxis(x, 1, -1)).astype(np.float64)
+        x, other = elements(p), second_elements(p)
+        rows = [np.moveaxis(each, 1, -1) for each in (x, *other)]
+        expected = operation.exact(*rows).astype(np.float64)
         out = p.out_dtype.eps if p.out_dtype != F32 else 0.0
         if operation.declared:
-            allowed = declared.allowed(p, np.moveaxis(x, 1, -1))
+            allowed = declared.allowed(p, *rows)
         elif operation.name == "logsumexp":
             allowed = np.full(expected.shape, sum_bound(p.length, p.out_dtype) * (8 + LARGEST))
         elif operation.name == "prod":
             allowed = rounding(p) * np.abs(expected)
         else:
             allowed = (4 * F32.eps + out) * np.abs(expected) * (not p.dtype.wide)
-        return Trial({"x": strided(x, p)}, expected, allowed)
+        second = {"other": strided(other[0], p.other.span)} if p.other else {}
+        return Trial({"x": strided(x, p.x), **second}, expected, allowed)
 
     def extremes(self, problem: Reduction) -> Trial | None:
         """Return rows with infinities and NaN; None for int32, and for declared ones: order matters."""
@@ -211,7 +219,7 @@ class ReduceOp(StreamingOp[Reduction]):
         finite = np.isfinite(expected)  # rows whose infinities add nothing, and positions
         largest = np.where(finite, np.abs(expected), 0.0)
         allowed = rounding(p) * (8 + LARGEST) if p.operation == "logsumexp" else rounding(p) * largest
-        return Trial({"x": strided(x, p)}, expected, np.where(finite, allowed, 0.0))
+        return Trial({"x": strided(x, p.x)}, expected, np.where(finite, allowed, 0.0))
 
     def shaders(self) -> Iterator[tuple[str, Kernel[Any], Problem]]:
         """Yield all stages on the examples, and on two declared operations, whose states differ most."""
@@ -251,9 +259,9 @@ def _drawn_for(p: Reduction) -> NDArray[Any]:
 
 def _reduction(operation: str, size: Size, dtype: DType) -> Reduction:
     rows, length, inner = size[:3]
-    return Reduction(
-        operation, rows, length, inner, dtype, operation_of(operation).out_dtype(dtype), Span.dense(length, inner)
-    )
+    found, span = operation_of(operation), Span.dense(length, inner)
+    other = Other(dtype, span) if found.two else None
+    return Reduction(operation, rows, length, inner, dtype, found.out_dtype(dtype), span, other=other)
 
 
 def exactly_reduced(operation: str, size: tuple[int, ...], dtype: DType) -> ExactCase:

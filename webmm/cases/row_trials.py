@@ -45,7 +45,8 @@ def smaller(kernel: ReduceKernel, p: R) -> Iterator[R]:
         if outer * length * inner <= most:
             for span in (along_k, along_j) if p.x.stride < p.x.inner_stride else (along_j, along_k):
                 x = replace(span, offset=offset)
-                yield replace(p, outer=outer, length=length, inner=inner, x=x, y_offset=p.y_offset % 4)
+                other = replace(p.other, span=replace(along_k, offset=3)) if p.other else None
+                yield replace(p, outer=outer, length=length, inner=inner, x=x, y_offset=p.y_offset % 4, other=other)
 
 
 def elements(p: Reduction) -> NDArray[Any]:
@@ -68,6 +69,14 @@ def elements(p: Reduction) -> NDArray[Any]:
     )
     x[i, places, j] = -largest if p.operation in ("min", "argmin") else largest
     return x
+
+
+def second_elements(p: Reduction) -> tuple[NDArray[Any], ...]:
+    """Return other[i, k, j] if there are two arrays: the elements of x in another order, without outliers."""
+    if p.other is None:
+        return ()
+    found = np.resize(_pattern(p, np.random.default_rng(2)), (p.outer, p.length, p.inner))
+    return (found.astype(p.other.dtype.numpy),)
 
 
 def special_rows(p: Reduction) -> NDArray[Any]:
@@ -97,9 +106,10 @@ def _pattern(p: Reduction, rng: np.random.Generator) -> NDArray[Any]:
     return np.asarray(rng.permutation(near) * rng.choice(np.array([-1, 1], np.float32), count))
 
 
-def strided(x: NDArray[Any], p: Reduction) -> NDArray[Any]:
-    """Return the buffer with x[i, k, j] in the layout of `p`."""
-    buffer = np.full(p.buffers()[0].end, np.nan if x.dtype.kind == "f" else -77, x.dtype)
-    strides = (buffer.itemsize * far for far in (p.x.outer_stride, p.x.stride, p.x.inner_stride))
-    np.lib.stride_tricks.as_strided(buffer[p.x.offset :], x.shape, tuple(strides))[...] = x
+def strided(x: NDArray[Any], span: Span) -> NDArray[Any]:
+    """Return the buffer with x[i, k, j] in that layout."""
+    outer, length, inner = x.shape
+    buffer = np.full(span.end(outer, length, inner), -77 if x.dtype.kind == "i" else np.nan, x.dtype)
+    strides = (buffer.itemsize * far for far in (span.outer_stride, span.stride, span.inner_stride))
+    np.lib.stride_tricks.as_strided(buffer[span.offset :], x.shape, tuple(strides))[...] = x
     return buffer

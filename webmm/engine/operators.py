@@ -14,6 +14,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from webmm import hooks
 from webmm.errors import ProblemError
+from webmm.problems.declared import spread
+from webmm.wgsl.reductions import Reduction
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -60,13 +62,13 @@ class Reductions:
         """Return the mean; as `sum()` otherwise."""
         return self._reduced("mean", axis, keepdims, dtype)
 
-    def var(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Self:
-        """Return the variance of the population, divided by the number of elements; as `sum()` otherwise."""
-        return self._reduced("var", axis, keepdims, dtype)
+    def var(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None, *, ddof: float = 0) -> Self:
+        """Return the variance, divided by the number of elements less `ddof`; as `sum()` otherwise."""
+        return self._reduced(spread("var", ddof), axis, keepdims, dtype)
 
-    def std(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Self:
+    def std(self, axis: Any = None, keepdims: bool = False, dtype: DTypeLike | None = None, *, ddof: float = 0) -> Self:
         """Return its square root, the standard deviation; as `sum()` otherwise."""
-        return self._reduced("std", axis, keepdims, dtype)
+        return self._reduced(spread("std", ddof), axis, keepdims, dtype)
 
     def max(self, axis: Any = None, keepdims: bool = False) -> Self:
         """Return the maximum; as `sum()` otherwise."""
@@ -84,7 +86,7 @@ class Reductions:
         """Return the position of the first minimum, int32; as `sum()` otherwise."""
         return self._reduced("argmin", axis, keepdims)
 
-    def _reduced(self, op: str, axis: Any, keepdims: bool, dtype: DTypeLike | None = None) -> Self:
+    def _reduced(self, op: str | Reduction, axis: Any, keepdims: bool, dtype: DTypeLike | None = None) -> Self:
         found: Self = hooks.above.reduce(self, op, axis, keepdims, out_dtype=dtype)
         return found
 

@@ -47,7 +47,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     ),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
     "webmm.wgsl.epilogues": ("ACTIVATIONS", "Applied", "BIASES", "Terms", "activation_name"),
-    "webmm.wgsl.functions": ("Function", "Link", "OWN"),
+    "webmm.wgsl.functions": ("Function", "Link", "MAX_NUMBERS", "MAX_OPERANDS", "OWN"),
     "webmm.kernels": ("STAGES", "configure", "depths", "kernel_class"),
     "webmm.kernels.base": (
         *(
@@ -72,10 +72,12 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.problems.product": ("Operand", "layout_of"),
     "webmm.problems.quantized": ("Quantized",),
     "webmm.problems.reduce": (
+        "DECLARED",
         "OPERATIONS",
         "Reduction",
         "Span",
         "check_device",
+        "check_two",
         "check_types",
         "operation_of",
         "reduction",
@@ -97,8 +99,12 @@ UNUSED = ("webmm.kernels.base.Kernel.space",)  # methods that nothing on the pag
 # Modules that are loaded on demand, with their names.
 LATE: dict[str, tuple[Name, ...]] = {
     "export.js": (Name("webmm.wgsl.export", "stage"),),
-    "compiler.js": tuple(
-        Name("webmm.wgsl.compiler", name) for name in ("Compiled", "Literal", "Node", "Numbers", "compiled_tree")
+    "compiler.js": (
+        *(Name("webmm.wgsl.compiler", name) for name in ("Compiled", "Literal", "Numbers", "SHOWN", "compiled_tree")),
+        *(Name("webmm.wgsl.grammar", name) for name in ("names_of", "shown", "tree_of")),
+        *(Name("webmm.wgsl.terms", name) for name in ("OURS", "SAMPLES", "Declaration")),
+        *(Name("webmm.wgsl.terms", name) for name in ("check_combine", "placed", "terms_of")),
+        Name("webmm.problems.declared", "operation"),
     ),
     "drawings.js": (
         *(Name("webmm.learn.drawings.axes", name) for name in ("Point", "roofed", "roofline")),

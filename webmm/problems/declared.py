@@ -1,12 +1,14 @@
 """Declared operations: those of `webmm.Reduction`, as rows beside the built-in ones; and ours, by name.
 
 `DECLARATIONS` are var, std (of the population, as NumPy's are by default: divided by n), norm (√Σx²), all, any and
-count_nonzero.
+count_nonzero. `operation()` is in the translated subset (docs/page.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import numbers
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,26 +17,44 @@ from numpy.typing import NDArray
 
 from webmm.errors import ProblemError
 from webmm.problems.reduce import DECLARED, Operation
+from webmm.wgsl import states
 from webmm.wgsl.expressions import REAL, WHOLE
 from webmm.wgsl.reductions import OWN, Reduction
-from webmm.wgsl.states import Terms
+from webmm.wgsl.terms import OURS, Declaration, Terms
 
-# Mean, sum of squared deviations and count, combined as by Chan, Golub and LeVeque (1979).
-MOMENTS = {"mean": "float32(x)", "m2": "0.0", "n": "1.0"}
-JOINED = {
-    "mean": "a.mean + (b.mean - a.mean) * (b.n / maximum(a.n + b.n, 1.0))",
-    "m2": "a.m2 + b.m2 + (b.mean - a.mean) * (b.mean - a.mean) * (a.n * (b.n / maximum(a.n + b.n, 1.0)))",
-    "n": "a.n + b.n",
-}
-NOTHING = {"mean": 0.0, "m2": 0.0, "n": 0.0}
-DECLARATIONS = {
-    "var": Reduction(MOMENTS, JOINED, NOTHING, "m2 / n"),
-    "std": Reduction(MOMENTS, JOINED, NOTHING, "sqrt(m2 / n)"),
-    "norm": Reduction("float32(x) * float32(x)", "a + b", 0.0, "sqrt(v)"),
-    "all": Reduction("int32(bool(x))", "minimum(a, b)", 1, "v != 0"),
-    "any": Reduction("int32(bool(x))", "maximum(a, b)", 0, "v != 0"),
-    "count_nonzero": Reduction("int32(bool(x))", "a + b", 0),
-}
+
+def _given(declaration: Declaration) -> Reduction:
+    d, single = declaration, declaration.names == ("v",)
+    if single:
+        return Reduction(d.map["v"], d.combine["v"], d.identity["v"], d.finish)
+    return Reduction(d.map, d.combine, d.identity, d.finish)
+
+
+DECLARATIONS: Mapping[str, Reduction] = {name: _given(declaration) for name, declaration in OURS.items()}
+
+
+def operation(
+    name: str,
+    floats: Terms | None,
+    integers: Terms | None,
+    refused: tuple[str, str],
+    reference: Callable[..., Any],
+) -> Operation:
+    """Return the row of an operation, from its expressions for each kind of elements, or why there are none."""
+    known = [x for x in (floats, integers) if x is not None]
+    return Operation(
+        name,
+        reference,
+        0.0,
+        sums=any(kind == REAL for x in known for kind in x.kinds.values()),
+        integers=integers is not None,
+        arithmetic=max(1.0, max([x.work for x in known]) / 2),
+        declared=True,
+        two=known[0].two,
+        values=len(known[0].names),
+        yields=(floats.kind if floats else "", integers.kind if integers else ""),
+        refused=refused,
+    )
 
 
 def declared(given: Reduction, name: str = "") -> Operation:
@@ -43,28 +63,30 @@ def declared(given: Reduction, name: str = "") -> Operation:
     if name in DECLARED:
         return DECLARED[name]
     both = given.of_floats, given.of_integers
-    kinds = [x.kind if isinstance(x, Terms) else "" for x in both]
-    refused = [str(x) if isinstance(x, ProblemError) else "" for x in both]
-    known = [x for x in both if isinstance(x, Terms)]
-    operation = Operation(
-        name,
-        lambda x: of_all(given, x),
-        0.0,
-        sums=REAL in (kind for x in known for kind in x.kinds.values()),
-        integers=isinstance(given.of_integers, Terms),
-        arithmetic=max(1.0, max(x.work for x in known) / 2),
-        declared=True,
-        values=len(given.names),
-        yields=(kinds[0], kinds[1]),
-        refused=(refused[0], refused[1]),
-    )
+    floats, integers = (x if isinstance(x, Terms) else None for x in both)
+    words = [str(x) if isinstance(x, ProblemError) else "" for x in both]
+    found = operation(name, floats, integers, (words[0], words[1]), lambda x, *y: of_all(given, x, *y))
     OWN.setdefault(name, given)
-    DECLARED[name] = operation  # before its states, one of which may be itself
-    if given.positions:
-        return operation
-    states = tuple(declared(given.unfinished(each)).name for each in given.names)
-    DECLARED[name] = replace(operation, states=states, joined=_joined(given))
+    DECLARED[name] = found  # before its states, one of which may be itself
+    if any(x.positions for x in (floats, integers) if x):
+        return found
+    values = tuple(declared(given.unfinished(each)).name for each in given.names)
+    DECLARED[name] = replace(found, states=values, joined=_joined(given))
     return DECLARED[name]
+
+
+def spread(name: str, ddof: float) -> str | Reduction:
+    """Return var or std with the divisor n - `ddof`, as NumPy has it; raises ProblemError if `ddof` is no number."""
+    if not isinstance(ddof, numbers.Real):
+        raise ProblemError(f"ddof must be a number, not {ddof!r}")
+    return _divided(name, float(ddof)) if ddof else name
+
+
+@functools.lru_cache(maxsize=64)
+def _divided(name: str, less: float) -> Reduction:
+    ours = OURS[name]
+    finish = ours.finish.replace("/ n", f"/ maximum(n - {less!r}, 0.0)")
+    return Reduction(ours.map, ours.combine, ours.identity, finish)
 
 
 def declaration_of(operation: Operation) -> Reduction:
@@ -72,16 +94,16 @@ def declaration_of(operation: Operation) -> Reduction:
     return OWN[operation.name]
 
 
-def of_all(given: Reduction, x: NDArray[Any]) -> NDArray[Any]:
+def of_all(given: Reduction, x: NDArray[Any], *y: NDArray[Any]) -> NDArray[Any]:
     """Return the results along the last axis, in float64 or int32."""
     terms = given.terms(x)
-    return terms.finished(terms.reduced(terms.mapped(x)), x.shape[-1])
+    return states.finished(terms, states.reduced(terms, states.mapped(terms, x, *y)), x.shape[-1])
 
 
 def of_none(given: Reduction, integers: bool) -> float:
     """Return the result over no elements."""
     terms = given.terms(np.zeros(1, np.int32 if integers else np.float64))
-    return float(terms.finished({name: np.asarray([x]) for name, x in terms.identity.items()}, 0)[0])
+    return float(states.finished(terms, states.none(terms, (1,)), 0)[0])
 
 
 def kinds_of(operation: Operation, integers: bool) -> list[str]:
@@ -91,16 +113,16 @@ def kinds_of(operation: Operation, integers: bool) -> list[str]:
 
 
 def _joined(given: Reduction) -> Callable[[list[NDArray[Any]], int, bool], NDArray[Any]]:
-    def joined(states: list[NDArray[Any]], length: int, integers: bool) -> NDArray[Any]:
+    def joined(found: list[NDArray[Any]], length: int, integers: bool) -> NDArray[Any]:
         terms = given.terms(np.zeros(1, np.int32 if integers else np.float64))
         parts = {
             name: x.astype(np.int32 if terms.kinds[name] == WHOLE else np.float64)
-            for name, x in zip(given.names, states, strict=True)
+            for name, x in zip(given.names, found, strict=True)
         }
-        return terms.finished(terms.reduced(parts), length)
+        return states.finished(terms, states.reduced(terms, parts), length)
 
     return joined
 
 
-for _name, _given in DECLARATIONS.items():
-    declared(_given, _name)
+for _name, _reduction in DECLARATIONS.items():
+    declared(_reduction, _name)

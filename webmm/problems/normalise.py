@@ -92,7 +92,7 @@ class Normalisation(Reduction):
     def within(self, firsts: tuple[int, ...]) -> Normalisation:
         """Return the problem with its offsets into x and y reduced by the given numbers of elements."""
         x, y = firsts[:2]
-        return replace(self, x=replace(self.x, offset=self.x.offset - x), y_offset=self.y_offset - y)
+        return replace(self, x=self.x.moved(x), y_offset=self.y_offset - y)
 
     def element_of(self, name: str) -> str:
         """Return the name of an element of a buffer."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +26,7 @@ class Operation:
     """An operation: its NumPy reference along the last axis, and its properties."""
 
     name: str
-    reference: Callable[[NDArray[Any]], NDArray[Any]]
+    reference: Callable[..., NDArray[Any]]
     outside: float  # identity of the operation, used beyond the end of a row
     empty: float | None = None  # result of a row without elements; None if that is an error, as in NumPy
     sums: bool = False  # its rounding error depends on the order of the elements
@@ -36,6 +36,7 @@ class Operation:
     arithmetic: float = 1.0  # instructions per element, in multiply-adds
     of_parts: str = ""  # the operation whose results over parts of a row give the result over all of it; "" for itself
     declared: bool = False  # it is a user's, or ours, in expressions: webmm/problems/declared.py
+    two: bool = False  # it is of the elements of two arrays
     values: int = 1  # of a partial result, of four bytes each
     yields: tuple[str, str] = ("", "")  # the kinds of its results for floats and for int32; "" for that of the elements
     refused: tuple[str, str] = ("", "")  # why it does not take floats, or int32
@@ -69,10 +70,10 @@ class Operation:
         """Return `outside`, with infinities clamped to the range of int32 for that type."""
         return min(max(self.outside, -(2**31)), 2**31 - 1) if dtype == I32 else self.outside
 
-    def exact(self, x: NDArray[Any]) -> NDArray[Any]:
+    def exact(self, x: NDArray[Any], *y: NDArray[Any]) -> NDArray[Any]:
         """Return the results along the last axis: for floats in a longer type, for int32 modulo 2^32."""
         if self.declared:
-            return self.reference(x if x.dtype.kind == "i" else x.astype(np.float64))
+            return self.reference(*(each if each.dtype.kind == "i" else each.astype(np.float64) for each in (x, *y)))
         if x.dtype.kind == "i":
             return self.reference(x.astype(np.int64)).astype(np.int32)
         return self.reference(x.astype(np.longdouble if x.dtype == np.float64 else np.float64))
@@ -94,15 +95,7 @@ OPERATIONS = {
     operation.name: operation
     for operation in (
         Operation("sum", lambda x: np.sum(x, axis=-1), 0.0, 0.0, sums=True),
-        Operation(
-            "mean",
-            lambda x: np.mean(x, axis=-1),
-            0.0,
-            math.nan,
-            sums=True,
-            integers=False,
-            of_parts="sum",
-        ),
+        Operation("mean", lambda x: np.mean(x, axis=-1), 0.0, math.nan, sums=True, integers=False, of_parts="sum"),
         Operation("prod", lambda x: np.prod(x, axis=-1), 1.0, 1.0, native=True),
         Operation("max", lambda x: np.max(x, axis=-1), -math.inf),
         Operation("min", lambda x: np.min(x, axis=-1), math.inf),
@@ -165,6 +158,15 @@ def check_declared(operation: Operation, dtype: DType, out_dtype: DType) -> None
         check_floats("reductions", out_dtype)
 
 
+def check_two(operation: Operation, dtype: DType, other: DType | None) -> None:
+    """Raise ProblemError unless only an operation of two has a second array, of type `other`, a float if `dtype` is."""
+    if operation.two != (other is not None):
+        one = f"{operation.name} is of one array; y is for a Reduction whose map has y"
+        raise ProblemError("map has y: give the second array, reduce(x, …, y=y)" if operation.two else one)
+    if other is not None and other not in ((I32,) if dtype == I32 else MATRIX_DTYPES):
+        raise ProblemError(f"x is {dtype.name} and y is {other.name}; cast one, e.g. y.astype('float32')")
+
+
 def check_device(operation: Operation, dtype: DType, features: Set[str], device: str) -> None:
     """Raise UnsupportedError if `operation` on elements of `dtype` needs a feature that the device does not have.
 
@@ -205,10 +207,32 @@ class Span:
         reach = (outer - 1) * self.outer_stride + (length - 1) * self.stride + (inner - 1) * self.inner_stride
         return self.offset + reach + 1
 
+    def moved(self, first: int) -> Span:
+        """Return the layout in a window that opens at element `first`."""
+        return replace(self, offset=self.offset - first)
+
+
+@dataclass(frozen=True)
+class Other:
+    """The second array of a declared operation of two: its element type, and the layout of other[i, k, j]."""
+
+    dtype: DType
+    span: Span
+
+    def extent(self, outer: int, length: int, inner: int) -> Extent:
+        """Return its buffer for an array of that shape."""
+        return Extent("other", self.dtype, self.span.end(outer, length, inner), start=self.span.offset)
+
+    def moved(self, first: int) -> Other:
+        """Return it in a window that opens at element `first`."""
+        return replace(self, span=self.span.moved(first))
+
 
 @dataclass(frozen=True)
 class Reduction(Problem):
     """y[i, j] ← the operation over k of x[i, k, j], for i < outer, k < length and j < inner; y is dense.
+
+    An operation of two arrays has the elements of `other`, too, which are the `y` of its expressions.
 
     `operation` is one of `OPERATIONS`. With inner = 1, the reduced axis is the last one; `reduction()` builds a problem
     of such dense rows.
@@ -222,6 +246,7 @@ class Reduction(Problem):
     out_dtype: DType
     x: Span
     y_offset: int = 0
+    other: Other | None = field(default=None, kw_only=True)
 
     op: ClassVar[str] = "reduce"
 
@@ -235,6 +260,7 @@ class Reduction(Problem):
         """Raise ProblemError for element types of x or y that the operation does not support."""
         operation = operation_of(self.operation)
         check_types(operation, self.dtype, self.out_dtype)
+        check_two(operation, self.dtype, self.other.dtype if self.other else None)
         if self.dtype.wide and operation.multiplied:
             raise ProblemError(
                 f"{self.operation} of {self.dtype.name} is computed as a product with ones: call webmm.reduce()"
@@ -268,21 +294,23 @@ class Reduction(Problem):
         return needed - WIDE_FEATURES if operation_of(self.operation).compared else needed
 
     def buffers(self) -> tuple[Extent, ...]:
-        """Return x and y."""
+        """Return x and y, and other if there are two arrays."""
         end = self.x.end(self.outer, self.length, self.inner)
-        return (
+        found = (
             Extent("x", self.dtype, end, start=self.x.offset),
             Extent("y", self.out_dtype, self.y_offset + self.results, written=True, start=self.y_offset),
         )
+        return (*found, self.other.extent(self.outer, self.length, self.inner)) if self.other else found
 
     def within(self, firsts: tuple[int, ...]) -> Reduction:
-        """Return the problem with its offsets into x and y reduced by the given numbers of elements."""
-        x, y = firsts
-        return replace(self, x=replace(self.x, offset=self.x.offset - x), y_offset=self.y_offset - y)
+        """Return the problem with its offsets into its buffers reduced by the given numbers of elements."""
+        x, y = firsts[:2]
+        other = self.other.moved(firsts[2]) if self.other else None
+        return replace(self, x=self.x.moved(x), y_offset=self.y_offset - y, other=other)
 
     def element_of(self, name: str) -> str:
         """Return the name of an element of a buffer."""
-        return {"x": "x[i, k, j]", "y": "y[i, j]"}[name]
+        return {"x": "x[i, k, j]", "y": "y[i, j]", "other": "other[i, k, j]"}[name]
 
     @property
     def places(self) -> dict[str, tuple[str, str]]:
@@ -297,7 +325,8 @@ class Reduction(Problem):
     @property
     def bytes(self) -> int:
         """Bytes that must move at least: each element read once, each result written once."""
-        return self.flops * self.dtype.itemsize + self.results * self.out_dtype.itemsize
+        read = self.dtype.itemsize + (self.other.dtype.itemsize if self.other else 0)
+        return self.flops * read + self.results * self.out_dtype.itemsize
 
     def __str__(self) -> str:
         return f"{self.operation} of {self.results}x{self.length}"

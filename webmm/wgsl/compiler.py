@@ -27,18 +27,19 @@ class Signature:
     arity: int
     wgsl: Mapping[str, str]
     result: str = ""  # its kind, if not that of the arguments
+    inexact: bool = False  # whether drivers approximate it
 
 
 SIGNATURES = {
-    "exp": Signature(1, {REAL: "exp_f32"}),
-    "log": Signature(1, {REAL: "log_f32"}),
-    "sqrt": Signature(1, {REAL: "sqrt_f32"}),
-    "tanh": Signature(1, {REAL: "tanh_f32"}),
-    "sigmoid": Signature(1, {REAL: "sigmoid_f32"}),
+    "exp": Signature(1, {REAL: "exp_f32"}, inexact=True),
+    "log": Signature(1, {REAL: "log_f32"}, inexact=True),
+    "sqrt": Signature(1, {REAL: "sqrt_f32"}, inexact=True),
+    "tanh": Signature(1, {REAL: "tanh_f32"}, inexact=True),
+    "sigmoid": Signature(1, {REAL: "sigmoid_f32"}, inexact=True),
     "relu": Signature(1, {REAL: "relu_f32"}),
-    "gelu": Signature(1, {REAL: "gelu_f32"}),
-    "gelu_tanh": Signature(1, {REAL: "gelu_tanh_f32"}),
-    "silu": Signature(1, {REAL: "silu_f32"}),
+    "gelu": Signature(1, {REAL: "gelu_f32"}, inexact=True),
+    "gelu_tanh": Signature(1, {REAL: "gelu_tanh_f32"}, inexact=True),
+    "silu": Signature(1, {REAL: "silu_f32"}, inexact=True),
     "abs": Signature(1, {REAL: "abs", WHOLE: "abs"}),
     "maximum": Signature(2, {REAL: "maximum_f32", WHOLE: "max"}),
     "minimum": Signature(2, {REAL: "minimum_f32", WHOLE: "min"}),

@@ -86,7 +86,7 @@ def compiled(text: str, kinds: tuple[tuple[str, str], ...]) -> Compiled:
     anything else, for kinds that cannot be combined, and for literals that do not fit their kind.
     """
     with np.errstate(all="ignore"):
-        return compiled_tree(text, _node(parsed(text)), dict(kinds), NUMBERS)
+        return compiled_tree(text, tree_of(text), dict(kinds), NUMBERS)
 
 
 def kind_of(dtype: DType) -> str:
@@ -171,8 +171,12 @@ def constant(value: Any, kind: str) -> Compiled:
     return Compiled(wgsl, kind, value=number, depth=2)
 
 
+def tree_of(text: str) -> Node:
+    """Return the tree of an expression for the compiler; raises ProblemError as `parsed()` does."""
+    return _node(parsed(text))
+
+
 def _node(node: ast.AST) -> Node:
-    """Return a syntax tree of Python for the compiler."""
     if isinstance(node, ast.Name):
         return Node("name", node.id, node)
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
@@ -188,6 +192,8 @@ def _node(node: ast.AST) -> Node:
         )
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         return Node("call", node.func.id, node, (*map(_node, node.args),))
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return Node("name", f"{node.value.id}.{node.attr}", node)
     return Node("logic" if isinstance(node, ast.BoolOp) else "other", "", node)
 
 
@@ -195,8 +201,11 @@ def _literal(value: Any) -> Literal:
     return Literal(value, "bool" if isinstance(value, bool) else "float" if isinstance(value, float) else "int")
 
 
-def _function(operation: str) -> Callable[..., Any]:
-    return FUNCTIONS[operation].reference if operation in FUNCTIONS else OPERATIONS[operation]
+def applied(operation: str, *terms: Any) -> Any:
+    """Return an operation of `compiler.Compiled`, of Python's numbers, or of NumPy's scalars and arrays."""
+    if operation == NOT and not isinstance(terms[0], bool):
+        return np.logical_not(terms[0])
+    return (FUNCTIONS[operation].reference if operation in FUNCTIONS else OPERATIONS[operation])(*terms)
 
 
 def _words(node: Node) -> str:
@@ -206,14 +215,14 @@ def _words(node: Node) -> str:
 
 def _computed(operation: str, given: Sequence[Literal]) -> Literal:
     try:
-        return _literal(_function(operation)(*(x.value for x in given)))
+        return _literal(applied(operation, *(x.value for x in given)))
     except ArithmeticError as error:
         raise ProblemError(f"{error} in a part without operands") from error
 
 
 NUMBERS = Numbers(
     computed=_computed,
-    folded=lambda operation, terms, kind: constant(_function(operation)(*(x.value for x in terms)), kind),
+    folded=lambda operation, terms, kind: constant(applied(operation, *(x.value for x in terms)), kind),
     typed=lambda x, kind: constant(x.value if kind == TRUTH else scalar(x.value, kind), kind),
     words=_words,
     shown=shown,

@@ -6,11 +6,9 @@ to WGSL: `Reduction.template` is the file that an operation in shaders/reduce/op
 
 from __future__ import annotations
 
-import ast
 import functools
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,18 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.errors import ProblemError
-from webmm.wgsl.expressions import REAL, WHOLE, parsed
-from webmm.wgsl.states import Terms
-
-MOST_VALUES = 4  # of a state: 16 bytes of workgroup memory per invocation
-SAMPLES = np.array([0.5, -1.25, 2.0, 0.75, 1.0, -0.5, 3.0])  # at which combine and identity are checked
+from webmm.wgsl.expressions import NUMBERS, REAL, WHOLE, tree_of
+from webmm.wgsl.states import apply
+from webmm.wgsl.terms import SAMPLES, Declaration, Terms, check_combine, terms_of
 
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """A reduction of your own, for `webmm.reduce(x, mine, axis)`.
+    """A reduction of your own, for `webmm.reduce(x, mine, axis)`, or of two arrays, `webmm.reduce(x, mine, axis, y=y)`.
 
-    - `map`: the partial result of one element: an expression of `x`, and of `i`, its position along the axis.
+    - `map`: the partial result of one element: an expression of `x`, of `i`, its position along the axis, and of `y`,
+      the element of a second array, if there is one.
     - `combine`: that of two partial results, an expression of `a` and `b`. The order is not defined, so that it must be
       associative and commutative, but for rounding.
     - `identity`: the partial result of no elements, a number that changes nothing when it is combined.
@@ -57,23 +54,15 @@ class Reduction:
         several = isinstance(self.map, Mapping)
         if any(isinstance(each, Mapping) != several for each in (self.combine, self.identity)):
             raise ProblemError("map, combine and identity must all be single, or dictionaries with the same keys")
-        if any(list(each) != list(self.names) for each in (self._of(self.combine), self._of(self.identity))):
-            raise ProblemError(f"map, combine and identity must have the same keys in the same order: {self.names}")
-        if not 1 <= len(self.names) <= MOST_VALUES:
-            raise ProblemError(f"a state has 1 to {MOST_VALUES} values, not {len(self.names)}")
-        for name in self.names:
-            if not isinstance(name, str) or not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name):
-                raise ProblemError(f"{name!r} cannot name a value of the state: use letters and digits")
-        if several and not self.finish:
-            raise ProblemError(
-                f"finish is missing: an expression of {', '.join(self.names)}, and of n unless it is one"
-            )
+        self.declaration.check()
         words = json.dumps([self._of(self.map), self._of(self.combine), {**self._numbers}, self.finish])
         object.__setattr__(self, "name", f"own_{hashlib.sha256(words.encode()).hexdigest()[:12]}")
         if all(isinstance(each, ProblemError) for each in (self.of_floats, self.of_integers)):
             assert isinstance(self.of_floats, ProblemError)
             raise self.of_floats
-        self._check()
+        samples = np.array(SAMPLES) if isinstance(self.of_floats, Terms) else np.array(SAMPLES).astype(np.int32)
+        with np.errstate(all="ignore"):
+            check_combine(self.declaration, self.terms(samples), list(samples), apply)
         OWN[self.name] = self
 
     def __eq__(self, other: object) -> bool:
@@ -82,10 +71,15 @@ class Reduction:
     def __hash__(self) -> int:
         return hash(self.name)
 
+    @functools.cached_property
+    def declaration(self) -> Declaration:
+        """Its texts."""
+        return Declaration(self._of(self.map), self._of(self.combine), self._of(self.identity), self.finish)
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the values of the state."""
-        return tuple(self.map) if isinstance(self.map, Mapping) else ("v",)
+        return self.declaration.names
 
     @functools.cached_property
     def of_floats(self) -> Terms | ProblemError:
@@ -103,12 +97,6 @@ class Reduction:
         if isinstance(found, ProblemError):
             raise found
         return found
-
-    @property
-    def positions(self) -> bool:
-        """Whether an element's position matters."""
-        texts = self._of(self.map).values()
-        return any(isinstance(node, ast.Name) and node.id == "i" for text in texts for node in ast.walk(parsed(text)))
 
     @property
     def template(self) -> str:
@@ -142,28 +130,9 @@ class Reduction:
 
     def _terms(self, kind: str) -> Terms | ProblemError:
         try:
-            return Terms.of(self._of(self.map), self._of(self.combine), self._numbers, self.finish or "v", kind)
+            return terms_of(self.declaration, tree_of, NUMBERS, kind)
         except ProblemError as error:
             return error
-
-    def _check(self) -> None:
-        """Raise ProblemError unless combine is associative and commutative on samples, and identity changes nothing."""
-        x = SAMPLES if isinstance(self.of_floats, Terms) else SAMPLES.astype(np.int32)
-        terms = self.terms(x)
-        a = terms.mapped(x)
-        b, c = ({name: np.roll(each, n) for name, each in a.items()} for n in (1, 2))
-        none = {name: np.broadcast_to(terms.identity[name], x.shape) for name in self.names}
-        combine, words = terms.combined, f"combine {self.combine!r}"
-        for got, wanted, what in (
-            (combine(a, none), a, f"identity {self.identity!r} is none of {words}"),
-            (combine(none, none), none, f"identity {self.identity!r} is none of {words}"),
-            (combine(a, b), combine(b, a), f"{words} is not commutative"),
-            (combine(combine(a, b), c), combine(a, combine(b, c)), f"{words} is not associative"),
-        ):
-            for name in self.names:
-                if not np.allclose(got[name], wanted[name], rtol=1e-6, atol=1e-6, equal_nan=True):
-                    at = np.flatnonzero(~np.isclose(got[name], wanted[name], equal_nan=True))[0]
-                    raise ProblemError(f"{what}: {float(got[name][at]):g} instead of {float(wanted[name][at]):g}")
 
 
 OWN: dict[str, Reduction] = {}  # by name; never removed, since cached problems and shaders refer to them

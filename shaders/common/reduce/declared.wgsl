@@ -2,12 +2,16 @@
   An operation from a declaration (webmm/wgsl/reductions.py), whose expressions are in `state`, as WGSL:
 
       names, fields, types, identity    of the values of a partial result
-      map, combine                      for each of them, of x and i, and of a_NAME and b_NAME
+      map, combine                      for each of them, of x, y and i, and of a_NAME and b_NAME
       finish, yields, count             of v_NAME and, if `count`, of n; its type
       functions                         whether they call functions of elementwise/functions.wgsl
 
+  y is the element of a second array, which lift() loads itself: in the stages that have one, `other_base` is the index
+  of its first element along k; for four, it may be a vec4u.
+
   Expressions are of single elements, so that four of them are computed one by one, as GPUs do anyway.
 #}
+{% import "common/stored.wgsl" as stored with context %}
 {% set fields, types, at_once, yields = state.fields, state.types, false, state.yields %}
 
 {% macro functions(four, f, u, i) %}
@@ -33,17 +37,22 @@ fn none() -> Part {
     return Part({{ state.identity | join(", ") }});
 }
 
+{% if kernel.reads == "x" %}
 // The partial result of element x at position `at`{% if s.edge %}; of none beyond the end{% endif %}
 
-fn lift(x: {{ f }}, at: u32) -> Part {
+fn lift(x: {{ f }}, at: u32{{ ", base: u32" if s.other }}) -> Part {
     let i = i32(at);
 {% if s.edge %}
     if (at >= params.length) {
         return none();
     }
 {% endif %}
+{% if s.other %}
+    let y = {{ stored.load(s.other, "other", "base + at * params.other_stride") }};
+{% endif %}
     return Part({{ state.map | join(", ") }});
 }
+{% endif %}
 
 fn merge(a: Part, b: Part) -> Part {
 {% for name in state.names %}
@@ -74,8 +83,12 @@ fn none4() -> Part4 {
     return four_of(none(), none(), none(), none());
 }
 
-fn lift4(x: {{ f }}, at: vec4u) -> Part4 {
-    return four_of(lift(x.x, at.x), lift(x.y, at.y), lift(x.z, at.z), lift(x.w, at.w));
+fn lift4(x: {{ f }}, at: vec4u{{ ", base: vec4u" if s.other }}) -> Part4 {
+    return four_of(
+{% for c in "xyzw" %}
+        lift(x.{{ c }}, at.{{ c }}{{ ", base." ~ c if s.other }}),
+{% endfor %}
+    );
 }
 
 fn merge4(a: Part4, b: Part4) -> Part4 {
@@ -89,7 +102,8 @@ fn merge4(a: Part4, b: Part4) -> Part4 {
 {% endmacro %}
 
 {% macro lift(four, x, place) -%}
-lift{{ four }}({{ x }}, {{ place }})
+{% set of_other = ", vec4u(other_base)" if four else ", other_base" %}
+lift{{ four }}({{ x }}, {{ place }}{{ of_other if s.other }})
 {%- endmacro %}
 
 {% macro result() %}

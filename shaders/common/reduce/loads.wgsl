@@ -11,6 +11,17 @@ params.x_offset + row / params.inner * params.outer_stride + row % params.inner 
 {%- endif %}
 {%- endmacro %}
 
+{# The index of the first element of a row of the second array, if there is one. #}
+{% macro other_base(row="row") %}
+{% if s.other and s.dense %}
+    let other_base = params.other_offset + {{ row }} * params.other_outer_stride;
+{% elif s.other %}
+    let other_i = {{ row }} / params.inner;
+    let other_j = {{ row }} % params.inner;
+    let other_base = params.other_offset + other_i * params.other_outer_stride + other_j * params.other_inner_stride;
+{% endif %}
+{% endmacro %}
+
 {# x[k] of a row, for the stages that load single elements. #}
 {% macro element() -%}
 {{ matrix.element("x", "base + k * params.stride") }}

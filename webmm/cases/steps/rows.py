@@ -58,8 +58,8 @@ class ReductionSubject(Subject):
             lane = (k // 4 if first.specialise(self.problem).vec else k) % lanes
         return np.asarray(k // chunk * lanes + lane)
 
-    def accumulated(self, x: Floats) -> tuple[Floats, Floats]:
-        """Return the running value of each part, and its allowed error."""
+    def accumulated(self, x: Floats, *y: NDArray[Any]) -> tuple[Floats, Floats]:
+        """Return the running value of each part, and its allowed error; `y` is a row of a second array."""
         name, parts = self.problem.operation, self.parts()[: self.length]
         if name in ("argmax", "argmin"):
             keys = x if name == "argmax" else -x
@@ -71,9 +71,11 @@ class ReductionSubject(Subject):
             return found, np.zeros(self.length)
         operation = operation_of(name)
         if operation.declared:
-            terms = declaration_of(operation).terms(x.astype(self.case.x.dtype))
-            of_ints = self.problem.dtype == I32
-            values = by_part(parts, x, lambda x: running_of(terms, x.astype(np.int32) if of_ints else x, self.length))
+            given = [each.astype(np.int32) if self.problem.dtype == I32 else each for each in (x, *y)]
+            terms, places = declaration_of(operation).terms(given[0]), np.arange(self.length, dtype=np.float64)
+            values = by_part(
+                parts, places, lambda at: running_of(terms, self.length, *(each[at.astype(int)] for each in given))
+            )
             counts = by_part(parts, np.ones(self.length), np.cumsum)
             return values, (F32.exp_error + counts * F32.eps) * (1 + np.abs(values))
         if self.problem.dtype == I32:
@@ -94,10 +96,12 @@ class ReductionSubject(Subject):
         """Return the elements of the row, and the running value of each part."""
         del col
         x, operation = self.row(row), operation_of(self.problem.operation)
-        sums, slack = self.accumulated(x)
+        i, j = divmod(row, self.problem.inner)
+        y = [each[i, :, j].astype(np.float64) for each in self.case.arrays[1:]]
+        sums, slack = self.accumulated(x, *y)
         elements = self.padded(x, operation.beyond(self.problem.dtype))
         integers = self.problem.dtype == I32  # the shader records them as floats
-        total = float(operation.exact(x.astype(self.case.x.dtype)))
+        total = float(operation.exact(x.astype(self.case.x.dtype), *(each.astype(self.case.x.dtype) for each in y)))
         size = np.abs(x).sum() / (self.length if operation.name == "mean" else 1)
         size = 8 + np.abs(x).max() if operation.name == "logsumexp" else size
         size = abs(total) if operation.name == "prod" else size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from webmm.dtypes import I32, DType
@@ -56,6 +56,30 @@ class ReduceParams:
 
 
 @dataclass(frozen=True)
+class TwoParams(ReduceParams):
+    """The uniform with the layout of a second array."""
+
+    other_outer_stride: U32 = member("distance between consecutive elements of other[i, k, j] along i")
+    other_stride: U32 = member("along k")
+    other_inner_stride: U32 = member("along j")
+    other_offset: U32 = member("first element of other in its buffer")
+
+    @classmethod
+    def of(cls, p: Reduction) -> TwoParams:
+        """Return the uniform for the problem `p`."""
+        assert p.other, "an operation of two arrays has both"
+        y = p.other.span
+        of_x = vars(ReduceParams.of(p))
+        return cls(
+            **of_x,
+            other_outer_stride=y.outer_stride,
+            other_stride=y.stride,
+            other_inner_stride=y.inner_stride,
+            other_offset=y.offset,
+        )
+
+
+@dataclass(frozen=True)
 class Specialisation(Stored):
     """The template choices besides the tile sizes; problems with the same choices share a shader."""
 
@@ -68,6 +92,12 @@ class Specialisation(Stored):
     full: bool  # if a step covers a row, only the last block of the step extends past its end
     levels: int  # levels of an invocation's sum, of CHAIN additions each
     outside: int  # identity of the operation for int32; that for floats is in the uniform
+    other: DType | None = field(default=None, kw_only=True)  # the element type of a second array
+
+    @property
+    def types(self) -> tuple[DType, ...]:
+        """The distinct types that are stored."""
+        return tuple(dict.fromkeys((self.dtype, self.out_dtype, *((self.other,) if self.other else ()))))
 
 
 @dataclass(frozen=True)
@@ -78,6 +108,10 @@ class ReduceKernel(Counted):
     params: ClassVar[type[Params]] = ReduceParams
     reads: ClassVar[str] = "x"
     vectorizes: ClassVar[str] = ""  # the axis along which the kernel can read x as vec4: "k", "j" or none
+
+    def uniform(self, of: Any) -> type[Params]:
+        """Return the uniform's class for a problem, or for template choices."""
+        return TwoParams if of.other else self.params
 
     @property
     def chain(self) -> int:
@@ -108,7 +142,7 @@ class ReduceKernel(Counted):
         return "outer*inner"
 
     def bindings(self, spec: Specialisation) -> Iterator[Binding]:
-        """Yield the buffer that is read, then the one that is written."""
+        """Yield the buffer that is read, the one that is written, and the second array."""
         compared = not spec.native
         types = {
             "x": PAIRS if compared and spec.dtype.wide else spec.dtype.array(spec.vec),
@@ -117,6 +151,8 @@ class ReduceKernel(Counted):
         }
         yield Binding(1, self.reads, "read-only-storage", types[self.reads])
         yield Binding(2, self.writes, "storage", types[self.writes])
+        if spec.other and self.reads == "x":
+            yield Binding(3, "other", "read-only-storage", spec.other.array(False))
 
     def choices(self, problem: Reduction) -> Specialisation:
         """Return the template choices for problems like `problem` that assume nothing of sizes."""
@@ -133,6 +169,7 @@ class ReduceKernel(Counted):
             full=False,
             levels=self.most_levels(p.operation, p.dtype),
             outside=int(operation_of(p.operation).beyond(I32)) if p.dtype == I32 else 0,
+            other=p.other.dtype if p.other else None,
         )
 
     def assumptions(self, choices: Specialisation) -> Iterator[Assumption]:
@@ -160,9 +197,12 @@ class ReduceKernel(Counted):
 
     def places(self, problem: Reduction) -> dict[str, tuple[str, str]]:
         """Return the places of elements of x, y, and of a normalisation's weight and bias, and their numbers."""
-        reach = "(outer - 1) * outer_stride + (length - 1) * stride + (inner - 1) * inner_stride"
-        x = ("x_offset + i * outer_stride + k * stride + j * inner_stride", f"x_offset + {reach} + 1")
-        return {"x": x, **problem.places}
+        places = {}
+        for name, of in (("x", ""), ("other", "other_")):
+            place = f"{name}_offset + i * {of}outer_stride + k * {of}stride + j * {of}inner_stride"
+            reach = f"(outer - 1) * {of}outer_stride + (length - 1) * {of}stride + (inner - 1) * {of}inner_stride"
+            places[name] = (place, f"{name}_offset + {reach} + 1")
+        return {**places, **problem.places}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from webmm.kernels.base import Kernel, Scratch, Texture, ceil_div, fold, tunable
+from webmm.kernels.base import Kernel, Params, Scratch, Texture, ceil_div, fold, tunable
 from webmm.kernels.reduce.base import WAYS, CombiningKernel, Specialisation, levels
 from webmm.kernels.reduce.columns import WIDTHS, Columns
 from webmm.kernels.reduce.tree import Tree
@@ -70,7 +70,12 @@ class SecondPass(CombiningKernel):
         """Return the template choices for problems like `problem`: only the partial results' count matters."""
         steps = ceil_div(self.splits, self.lanes)
         count = levels(steps) if problem.rounded_sums else 1
-        return replace(super().choices(problem), edge=False, edge_j=False, full=True, levels=count)
+        return replace(super().choices(problem), edge=False, edge_j=False, full=True, levels=count, other=None)
+
+    def uniform(self, of: Any) -> type[Params]:
+        """Return the uniform's class, without a second array, which is in the partial results."""
+        del of
+        return self.params
 
     def assumptions(self, choices: Specialisation) -> Iterator[Assumption]:
         """Yield nothing."""

@@ -111,7 +111,7 @@ class Counted(Kernel[Reduction]):
         """Return the bytes that are written."""
         if self.writes == PARTIALS:
             return self.splits * problem.results * partial_bytes(problem)
-        return problem.bytes - problem.flops * problem.dtype.itemsize
+        return problem.results * problem.out_dtype.itemsize
 
     def traffic(self, problem: Reduction) -> Traffic:
         """Count the loads and the arithmetic of the loop over k, and as one more step how invocations combine."""
@@ -122,6 +122,7 @@ class Counted(Kernel[Reduction]):
         line = self.line(p) * size
         apart = SECTOR if line % SECTOR else 0  # bytes of other lines that are loaded with one
         stored, vec = self.stored(p), spec.vec
+        second = p.other.dtype.itemsize if p.other else 0  # bytes per element of the second array, not read as vec4
         run = min(self.abreast, LANES) * size * (4 if vec else 1) / SECTOR  # sectors that an instruction needs
         sectors = (math.ceil(run) + (0.5 if apart and not vec else 0)) / run  # that it loads ÷ these
         return Traffic(
@@ -130,12 +131,12 @@ class Counted(Kernel[Reduction]):
             steps=steps + 1,
             fmas=loaded * self.arithmetic(p),
             vector_loads=sectors * loaded / 4 if vec else 0,
-            scalar_loads=0 if vec else sectors * loaded,
+            scalar_loads=(0 if vec else sectors * loaded) + (loaded if second else 0),
             barriers=ends.barriers / (steps + 1),
             registers=share * max(1, size // 4) + 16,
             workgroup_bytes=self.workgroup_bytes_for(p),
-            loaded=loaded * self.invocations * size * (1 + apart / line),
-            read=self.loads(p) * p.flops * size,
+            loaded=loaded * self.invocations * (size * (1 + apart / line) + second),
+            read=self.loads(p) * p.flops * (size + second),
             written=self.written(p),
             waste=count * self.invocations * share * steps / p.flops,
             scalar_stores=0 if vec and stored >= 4 else sectors * stored,
