@@ -197,6 +197,8 @@ def test_a_trace_at_exit(tmp_path, swiftshader):
 
 @pytest.mark.parametrize("value", ["summary", "trace.json"])
 def test_nothing_at_exit_of_a_program_without_a_kernel(tmp_path, swiftshader, value):
+    if value == "trace.json":
+        (tmp_path / value).write_text("of an earlier program")
     done = run(swiftshader, tmp_path, WEBMM_PROFILE=value, IDLE="1")
     assert done.stderr == "the end\n"
     assert list(tmp_path.iterdir()) == []

@@ -162,10 +162,15 @@ def _finish() -> None:
             continue
         each.device.profile = None
         each.close()
+        found = traces.setdefault(Path(each.device.settings.profile), [])
         if any(event.work for event in each.events):
-            traces.setdefault(Path(each.device.settings.profile), []).append(each.trace()["traceEvents"])
+            found.append(each.trace()["traceEvents"])
     for path, events in traces.items():
-        _write(path, list(_numbered(events)))
+        if events:
+            _write(path, list(_numbered(events)))
+        else:  # an older file would pass for this program's
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
 
 
 def _print(summary: Summary) -> None:
