@@ -1,6 +1,8 @@
 // @ts-check
 /** Reductions of one's own, and ours that are declared in the same way, as in webmm/wgsl/reductions.py; their terms are translated. */
 
+import { viewOf } from "./calls/operands.js";
+import { DeviceArray } from "./engine/array.js";
 import { keyed } from "./epilogue.js";
 import { ProblemError, UnsupportedError } from "./errors.js";
 import { apply, numbersOf } from "./expressions.js";
@@ -9,6 +11,7 @@ import { Dict, make } from "./python.js";
 import { add, module } from "./templates.js";
 
 /** @import { Call } from "./engine/plans.js" */
+/** @import { Data } from "./calls/operands.js" */
 /** @import { Python } from "./bundle.js" */
 /** @import { Elements } from "./host.js" */
 const TEMPLATE = "templates/common/reduce/declared.js";
@@ -131,4 +134,18 @@ export async function declared(call, op) {
   texts.check();
   if (!all.has(name)) all.set(name, new Declared(core, compiler, name, texts));
   return /** @type {Declared} */ (all.get(name));
+}
+
+/** @param {Call} call @param {any} given @param {any} second @returns {Promise<Data[]>} both arrays in host memory or on the device, the second broadcast to the shape of the first */
+export async function together(call, given, second) {
+  const [x, y] = [call.data(given), call.data(second)];
+  if (String(call.core.broadcast_shape(x.shape, y.shape)) !== String(x.shape))
+    throw new ProblemError(`y of shape [${y.shape}] does not broadcast to x, of shape [${x.shape}]`);
+  const there = x instanceof DeviceArray || y instanceof DeviceArray;
+  const [a, b] = there ? [await call.array(x), await call.array(y)] : [x, y];
+  const strides = x.shape.map((_, at) => {
+    const axis = at - x.ndim + b.ndim;
+    return axis < 0 || b.shape[axis] === 1 ? 0 : b.strides[axis];
+  });
+  return [a, viewOf(b, x.shape, strides)];
 }

@@ -3,7 +3,6 @@
 
 import { DeviceArray } from "../engine/array.js";
 import { ELEMENTS, HostArray, sizeOf } from "../host.js";
-import { ProblemError } from "../errors.js";
 import { make } from "../python.js";
 import { sumOverK } from "./float64.js";
 import { dense, isGiven, laidOut, permuted, reshaped, viewOf } from "./operands.js";
@@ -26,9 +25,11 @@ export const GELU = /** @type {const} */ (["approximate"]);
 /** `Device.reduce()`. @param {Call} call @param {any} given @param {any} op @param {any} options */
 export async function reduce(call, given, op, options) {
   const { core } = call;
-  const own = core.OPERATIONS.has(op) ? null : await (await import("../reduction.js")).declared(call, op);
+  const builtIn = core.OPERATIONS.has(op);
+  const more = builtIn && !isGiven(options.y) ? null : await import("../reduction.js");
+  const own = builtIn ? null : await /** @type {NonNullable<typeof more>} */ (more).declared(call, op);
   const operation = own ? own.operation : core.operation_of(op);
-  const xs = await together(call, isGiven(options.y) ? [given, options.y] : [given]);
+  const xs = more && isGiven(options.y) ? await more.together(call, given, options.y) : [call.data(given)];
   const [x, y] = xs;
   const axes = core.axes_of(x, options.axis ?? null);
   const natural = x.dtype !== "int32" && y && y.dtype !== x.dtype ? "float32" : x.dtype;
@@ -48,20 +49,6 @@ export async function reduce(call, given, op, options) {
   }
   const result = inParts && x instanceof DeviceArray ? await call.device.array(/** @type {HostArray} */ (all)) : all;
   return reshaped(result, shape);
-}
-
-/** @param {Call} call @param {any[]} given @returns {Promise<Data[]>} an array without moving it, or two on the same side, the second broadcast to the shape of the first */
-async function together(call, given) {
-  const [x, y] = given.map((each) => call.data(each));
-  if (!y) return [x];
-  const common = call.core.broadcast_shape(x.shape, y.shape);
-  if (String(common) !== String(x.shape))
-    throw new ProblemError(`y of shape [${y.shape}] does not broadcast to x, of shape [${x.shape}]`);
-  const there = x instanceof DeviceArray || y instanceof DeviceArray;
-  const [a, b] = there ? [await call.array(x), await call.array(y)] : [x, y];
-  const steps = x.shape.map((_, axis) => axis - x.ndim + b.ndim);
-  const strides = steps.map((axis) => (axis < 0 || b.shape[axis] === 1 ? 0 : b.strides[axis]));
-  return [a, viewOf(b, x.shape, strides)];
 }
 
 /** @param {Call} call @param {Data} x @param {number[]} shape @param {number} value @param {ElementType} out @returns {Promise<Data>} an array of this value on the side of x */
