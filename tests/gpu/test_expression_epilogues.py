@@ -1,6 +1,7 @@
 """Expressions as epilogues: numbers without a new shader, arrays read in the store, several in turn, refusals."""
 
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from webmm.kernels.gemm.vectorized import Vectorized
 from webmm.measure.selftest import prove
 from webmm.problems.gemm import gemm
 from webmm.problems.weights import quantize_blocks
-from webmm.wgsl.epilogues import Spread
+from webmm.wgsl.epilogues import OWN, Spread
 from webmm.wgsl.own import fields_of
 from webmm.wgsl.render import render
 
@@ -215,6 +216,13 @@ def test_wrong_uses_are_refused(device):
 
 def test_numpy_computes_short_floats_as_shaders_do():
     assert Epilogue("x + y * y", y=np.float16([300])).reference(np.zeros(1)) == 90000
+
+
+def test_an_unpickled_function_is_known_in_another_process(monkeypatch):
+    own = Epilogue("x * k + 0.375", k=2.0)
+    sent = pickle.dumps(own)
+    monkeypatch.delitem(OWN, own.name)
+    assert pickle.loads(sent).name in OWN
 
 
 def test_equality_is_by_text_and_values():

@@ -105,6 +105,11 @@ class Epilogue:
             )
         self.function, self.numbers, self.operands, self.name = function, numbers, operands, function.name
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make its function known where it is unpickled, such as in another process."""
+        vars(self).update(state)
+        OWN.setdefault(self.name, self.function)
+
     @property
     def text(self) -> str:
         """The WGSL of activate()."""
