@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 import webmm
@@ -15,7 +17,7 @@ logsumexp = webmm.Reduction(
         "top": "maximum(a.top, b.top)",
         "sum": "a.sum * exp(a.top - maximum(a.top, b.top)) + b.sum * exp(b.top - maximum(a.top, b.top))",
     },
-    identity={"top": -3e38, "sum": 0.0},
+    identity={"top": -3e38, "sum": 0.0},  # not -inf, whose difference from itself is NaN
     finish="top + log(sum)",
 )
 
@@ -26,7 +28,7 @@ LARGEST = {
         "top": "maximum(a.top, b.top)",
         "at": "where(a.top > b.top, a.at, where(b.top > a.top, b.at, minimum(a.at, b.at)))",
     },
-    "identity": {"top": -3e38, "at": 2**31 - 1},
+    "identity": {"top": -math.inf, "at": 2**31 - 1},
 }
 largest = webmm.Reduction(**LARGEST, finish="top")
 place = webmm.Reduction(**LARGEST, finish="at")

@@ -55,8 +55,8 @@ export class Declared {
     const both = ["f32", "i32"].map((kind) => this.#compiled(kind));
     const [floats, integers] = both.map((each) => (each instanceof ProblemError ? null : each));
     if (!floats && !integers) throw both[0];
-    const samples = floats ? compiler.SAMPLES : compiler.SAMPLES.map(Math.trunc);
-    compiler.check_combine(texts, floats ?? integers, samples, apply);
+    const [near, far] = [compiler.SAMPLES, compiler.FAR].map((each) => (floats ? each : each.map(Math.trunc)));
+    compiler.check_combine(texts, floats ?? integers, near, far, apply);
     const refused = both.map((each) => (each instanceof ProblemError ? each.message : ""));
     this.terms = (/** @type {boolean} */ whole) => (whole ? integers : floats);
     this.operation = compiler.operation(name, floats, integers, refused, null);

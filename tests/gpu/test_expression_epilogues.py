@@ -1,6 +1,7 @@
 """Expressions as epilogues: numbers without a new shader, arrays read in the store, several in turn, refusals."""
 
 import dataclasses
+import pickle
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from webmm.kernels.gemm.vectorized import Vectorized
 from webmm.measure.selftest import prove
 from webmm.problems.gemm import gemm
 from webmm.problems.weights import quantize_blocks
-from webmm.wgsl.epilogues import Spread
+from webmm.wgsl.epilogues import OWN, Spread
 from webmm.wgsl.own import fields_of
 from webmm.wgsl.render import render
 
@@ -153,7 +154,15 @@ def test_large_products_cut_the_arrays(device):
             for part in (y, y[0], y[:, :1]):
                 own = Epilogue("maximum(x / 4, 0) * y", y=part)
                 if streamed:
-                    got = webmm.matmul(a, b, activation=own, device=low)
+                    before, held = low.pool.lent_bytes, []
+                    got = webmm.matmul(
+                        a,
+                        b,
+                        activation=own,
+                        device=low,
+                        progress=lambda *_, held=held: held.append(low.pool.lent_bytes),
+                    )
+                    assert held[-1] <= before, "parts of the arrays stay on the device no longer than their pieces"
                 else:
                     left, right = low.array(a[:, :40]), low.array(b[:40])
                     got = webmm.matmul(left, right, activation=own, out_dtype="float16").numpy()
@@ -170,6 +179,9 @@ WRONG = {
     "x > 0": ({}, r"is bool; write float32\(x > 0\)"),
     "x * y": ({"y": np.ones(3)}, "y is float64; cast it"),
     "x + y": ({"y": "no"}, "neither a number nor an array"),
+    "x * z": ({"z": [1, 2]}, "z is int64; cast it"),
+    "x - y": ({"y": [[1.0], [1.0, 2.0]]}, "neither a number nor an array"),
+    "x ** 2": ({}, r"x \*\* 2 is not defined for f32; there are \+ - \* /"),
     "x + k": ({"k": 1e39}, "does not fit float32"),
     "x +": ({}, "is not an expression"),
     "x.T": ({}, "is not allowed in an expression"),
@@ -200,6 +212,17 @@ def test_wrong_uses_are_refused(device):
         Epilogue("x * k", numpy=np.square, k=1.0)
     with pytest.raises(ProblemError, match="takes 0 numbers and 1 operands, not 0 and 0"):
         dataclasses.replace(gemm(2, 2, 2), activation=GATE.name)
+
+
+def test_numpy_computes_short_floats_as_shaders_do():
+    assert Epilogue("x + y * y", y=np.float16([300])).reference(np.zeros(1)) == 90000
+
+
+def test_an_unpickled_function_is_known_in_another_process(monkeypatch):
+    own = Epilogue("x * k + 0.375", k=2.0)
+    sent = pickle.dumps(own)
+    monkeypatch.delitem(OWN, own.name)
+    assert pickle.loads(sent).name in OWN
 
 
 def test_equality_is_by_text_and_values():

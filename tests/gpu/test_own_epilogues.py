@@ -9,7 +9,7 @@ import webmm
 from webmm import Epilogue
 from webmm.cases import OPS
 from webmm.engine.plans import Plans
-from webmm.errors import ProblemError, ShaderError
+from webmm.errors import ProblemError, ShaderError, UnsupportedError
 from webmm.measure.selftest import prove
 from webmm.problems.elementwise import Elementwise
 from webmm.problems.gemm import gemm
@@ -110,6 +110,14 @@ def test_invalid_wgsl_is_refused(device, text):
     with pytest.raises(ShaderError) as failure:
         webmm.matmul(np.ones((2, 2), np.float32), np.ones((2, 2), np.float32), activation=own, device=device)
     assert str(failure.value).startswith(f"epilogue {text!r}: ")
+
+
+def test_products_quote_the_compiler_of_functions_that_do_not_fit_together(device):
+    text = "fn half(x: vec4f) -> vec4f {{ return x / 2.0 + {0}; }} fn activate(x: vec4f) -> vec4f {{ return half(x); }}"
+    first, second = (Epilogue(wgsl=text.format(n), numpy=lambda x, n=n: x / 2 + n) for n in (0.0, 1.0))
+    x = np.ones((2, 2), np.float32)
+    with pytest.raises(UnsupportedError, match=r"no kernel can compute .*redefinition of `half`"):
+        webmm.matmul(x, x, activation=first.then(second), device=device)
 
 
 @pytest.mark.parametrize(

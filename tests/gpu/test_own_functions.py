@@ -16,7 +16,7 @@ from webmm.engine import timing
 from webmm.kernels.gemm.naive import Naive
 from webmm.measure import benchmark as module
 from webmm.measure.bench import Bench
-from webmm.measure.benchmark import Ratio, Samples, benchmark
+from webmm.measure.benchmark import Benchmark, Ratio, Samples, benchmark
 from webmm.measure.references import Reference
 from webmm.measure.roofline import Roofline
 from webmm.problems.gemm import gemm
@@ -94,13 +94,16 @@ def test_queued_work_is_waited_for(device):
 
 
 def test_what_cannot_be_timed():
-    for wrong, words in ((webmm.matmul_async, "a coroutine function"), (np.eye(2), "ndarray")):
+    later = "a coroutine function or a generator"
+    for wrong, words in ((webmm.matmul_async, later), (lambda: (yield), later), (np.eye(2), "ndarray")):
         with pytest.raises(webmm.ConfigError, match=f"takes a function to call.*, not {words}"):
             benchmark(wrong)
         with pytest.raises(webmm.ConfigError, match="takes a function to call"):
             benchmark(min, against=wrong)
     with pytest.raises(ZeroDivisionError):
         benchmark(lambda: 1 / 0)
+    stopped = Samples.averaging([0.0], 1, "timestamp")
+    assert str(Benchmark("f", stopped, stopped, 8)).endswith("on the device 0 µs (timestamp)")
 
     async def later():
         return 1

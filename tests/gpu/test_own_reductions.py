@@ -49,6 +49,7 @@ NUMPY_OF_TWO = {
     DOT: lambda x, y: (x * y).sum(-1),
     COSINE: lambda x, y: (x * y).sum(-1) / np.sqrt((x * x).sum(-1) * (y * y).sum(-1)),
 }
+FIRST = {"m": "maximum(a.m, b.m)", "i": "where(a.m > b.m, a.i, b.i)"}
 BITS = webmm.Reduction(map="x * x - i", combine="a + b", identity=0)
 NUMPY = {
     ROOT: lambda x: np.sqrt((x**2 + 1).mean(-1)),
@@ -278,6 +279,10 @@ def test_benchmarks_check_ours(device):
         (("x", "a + b", "zero"), "must be numbers"),
         (("x", "a + b", float("nan")), "identity nan is none"),
         (("int32(x)", "maximum(a, b)", float("-inf")), "identity -inf is no int32"),
+        (("x", "maximum(a, b)", -100), "identity -100 is none"),
+        (({"m": "x", "i": "i"}, FIRST, {"m": -1e30, "i": 0}, "i"), "not commutative"),  # of equal ones, any
+        (("x", "a + b", 10**400), "must be numbers"),
+        ((abs, "a + b", 0), "is no expression"),
         (("x +", "a + b", 0), "not an expression"),
         (("float32(x)", "int32(a + b)", 0), "is i32, but map"),
     ],

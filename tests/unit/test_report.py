@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from webmm.cases import op_of
-from webmm.kernels import STAGES, depths
+from webmm.kernels import STAGES, configure, depths
 from webmm.measure.bench import CPU_STAGE
 from webmm.measure.records import Record
-from webmm.report import show_reasons
+from webmm.report import choice, show_reasons
 from webmm.report.ladder import ladder_table
 
 
@@ -46,6 +46,12 @@ def test_a_stage_of_several_settings_is_compared_with_the_fastest() -> None:
 )
 def test_rates_of_slow_devices_have_three_figures(gflops: float, shown: str) -> None:
     assert table(record("naive", 1, gflops=gflops))[3] == [shown]
+
+
+def test_a_search_compares_the_winner_with_the_default_of_the_same_round() -> None:
+    default = configure("naive", {})
+    rounds = [record("naive", us, config=default.config) for us in (200, 500)]
+    assert "1.00 × the default (1 candidates" in choice._verdict(rounds, default)
 
 
 def test_branches_are_indented() -> None:

@@ -243,9 +243,10 @@ def _streamed(
         x: Array, y: Array, z: Array, beta: float, added: Array | None, kind: str, last: bool, parts: list[NDArray[Any]]
     ) -> None:
         epilogue = replace(settings.epilogue, beta=beta, bias=kind, **({} if last else OF_WHOLE_SUMS))
-        spread = temporary.spread(parts, z.shape) if last else []
-        for problem, arrays in dispatches(temporary, x, y, z, added, epilogue, settings, spread):
-            settings.run(problem, device, *arrays)
+        with Temporaries(device) as moved:  # the parts of this piece only: together they may exceed the memory
+            spread = moved.spread(parts, z.shape) if last else []
+            for problem, arrays in dispatches(temporary, x, y, z, added, epilogue, settings, spread):
+                settings.run(problem, device, *arrays)
 
     with Temporaries(device) as temporary:
         StreamedProduct(

@@ -47,8 +47,8 @@ def qmatmul_weights(
     - `device`: by default the device of `x` or of the weights, or the most capable adapter.
     - `devices`: "all" or a list of Devices, among which a call on NumPy arrays, weights included, is divided.
 
-    Returns a NumPy array, or an `Array` on the same device if `x` is one. Sums are float32; every element is within the
-    error bound of ``matmul(x, weights.dequantize())``.
+    Returns a NumPy array, or an `Array` on the same device if `x`, or an array of the activation, is one. Sums are
+    float32; every element is within the error bound of ``matmul(x, weights.dequantize())``.
 
     Raises ProblemError for shapes that do not match, operands on different devices, and other dtypes; otherwise as
     `matmul()`, also for the activation.

@@ -23,6 +23,7 @@ from webmm.errors import ConfigError
 
 PAIRS = 6  # at least: of fewer, not even the least and the largest ratio are an interval of 95 %
 UNSURE = 0.05  # the chance that an interval does not hold the ratio
+RUN_LATER = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction  # not when called
 Call = Callable[[], object]
 
 
@@ -87,8 +88,9 @@ class Benchmark:
         words += f"median {duration(wall.median_us)}, minimum {duration(wall.best_us)}, mean {duration(wall.mean_us)}, "
         words += f"spread {duration(wall.spread_us)} ({wall.samples} × {wall.calls} calls)"
         if self.device:
-            rate = self.operations / self.device.median_us / 1e3
-            words += f"; on the device {duration(self.device.median_us)} ({self.device.clock}), {rate:,.3g} GOP/s"
+            words += f"; on the device {duration(self.device.median_us)} ({self.device.clock})"
+            if self.device.median_us:  # the clock of a device may not have moved
+                words += f", {self.operations / self.device.median_us / 1e3:,.3g} GOP/s"
         if self.ratio and self.against:
             words += f"; {self.ratio.median:.3g} × as fast as {self.against.name} ({self.ratio})"
         return words
@@ -102,13 +104,13 @@ def benchmark(f: Callable[..., object], *arrays: Any, against: Callable[..., obj
     `against`, samples of both alternate, at least 6 of each, and `ratio` says how many times as fast `f` is. What the
     functions return is discarded and not compared. Last, some calls are profiled for the time on the devices.
 
-    Raises ConfigError for what cannot be called, for coroutine functions and while a device is being profiled by
-    `webmm.profile()`; what the functions raise is passed on.
+    Raises ConfigError for what cannot be called, for coroutine functions and generators, and while a device is being
+    profiled by `webmm.profile()`; what the functions raise is passed on.
     """
     functions = [f] if against is None else [f, against]
     for each in functions:
-        if not callable(each) or inspect.iscoroutinefunction(each):
-            what = "a coroutine function" if callable(each) else type(each).__name__
+        if not callable(each) or any(runs_later(each) for runs_later in RUN_LATER):
+            what = "a coroutine function or a generator" if callable(each) else type(each).__name__
             raise ConfigError(f"benchmark() takes a function to call, as benchmark(f, a, b), not {what}")
     for device in _open():
         check(device)

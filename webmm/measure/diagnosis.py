@@ -87,8 +87,10 @@ def debug_command(kernel: Kernel[Any], problem: Problem, device: Device, place: 
 
 def _size(problem: Problem) -> str:
     """Return the size of a problem as its op parses it; empty if there is none, as for operands that are not dense."""
-    m, n, k, batch = problem.sizes
-    op = op_of(problem.op, OPS[problem.op].variant_of(problem))
+    (m, n, k, batch), variant = problem.sizes, OPS[problem.op].variant_of(problem)
+    if "own_" in variant:  # a function or a reduction of a program, which no command knows
+        return ""
+    op = op_of(problem.op, variant)
     for text in (f"{m}x{n}x{k}", f"{m}x{n}", f"{m}x{n}x{k}@1", f"{m}x{n}x{k}@{batch}"):
         try:
             if op.problem(op.parse(text), problem.dtype.name, problem.layout or "nn") == problem:

@@ -102,7 +102,7 @@ LATE: dict[str, tuple[Name, ...]] = {
     "compiler.js": (
         *(Name("webmm.wgsl.compiler", name) for name in ("Compiled", "Literal", "Numbers", "SHOWN", "compiled_tree")),
         *(Name("webmm.wgsl.grammar", name) for name in ("names_of", "shown", "tree_of")),
-        *(Name("webmm.wgsl.terms", name) for name in ("OURS", "SAMPLES", "Declaration")),
+        *(Name("webmm.wgsl.terms", name) for name in ("FAR", "OURS", "SAMPLES", "Declaration")),
         *(Name("webmm.wgsl.terms", name) for name in ("check_combine", "placed", "terms_of")),
         Name("webmm.problems.declared", "operation"),
     ),

@@ -171,7 +171,8 @@ def _verdict(found: list[Record], default: Kernel[Any]) -> str:
     if not best:
         return "no candidate ran: " + "; ".join(sorted({first_line(record) for record in found}))
     winner = best[0]
-    before = min(r.median_us or math.inf for r in found if r.kernel == default.name and r.config == default.config)
+    ran = (r.median_us for r in found if r.kernel == default.name and r.config == default.config and r.median_us)
+    *_, before = [math.inf, *ran]  # in the last round, in which the winner was timed, too
     failed = sum(record.status != "ok" for record in found)
     ratio = before / (winner.median_us or 1)
     gain = f"{ratio:.2f} × the default" if math.isfinite(ratio) else "the default did not run"

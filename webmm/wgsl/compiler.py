@@ -149,7 +149,8 @@ class Compiler:
             # A divisor that is always 0, as x - x is, is hidden like the constant.
             hidden = sign == "/" and isinstance(y, Compiled) and y.operation
             return self._made(sign, "({0} / hidden_f32({1}))" if hidden else "({0} " + sign + " {1})", "", [x, y])
-        raise self.refused(f"{self.numbers.words(node)} is not defined for {kind}; cast its operands")
+        advice = "cast its operands" if sign else "there are + - * /, comparisons, & | ~, and functions"
+        raise self.refused(f"{self.numbers.words(node)} is not defined for {kind}; {advice}")
 
     def _comparison(self, node: Node) -> Part:
         if len(node.terms) > 2:

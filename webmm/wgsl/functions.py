@@ -16,7 +16,7 @@ import numpy as np
 
 from webmm.errors import ProblemError
 from webmm.wgsl.activations import ACTIVATIONS, Activation, Floats
-from webmm.wgsl.compiler import OWN_FUNCTIONS
+from webmm.wgsl.compiler import OWN_FUNCTIONS, REAL
 
 X = "x"  # the element, in texts
 MAX_NUMBERS, MAX_OPERANDS = 4, 3  # of a function, or of several that are applied one after another
@@ -61,7 +61,10 @@ class Link:
         from webmm.wgsl.expressions import reference
 
         values = {f"s{i}": np.float64(each) for i, each in enumerate(numbers)}
-        values |= {f"y{i}": each for i, each in enumerate(operands)}
+        values |= {  # a float of any type is computed as float32 is
+            f"y{i}": np.asarray(each, np.float64) if kind == REAL else each
+            for i, (each, kind) in enumerate(zip(operands, self.kinds, strict=True))
+        }
         return np.broadcast_to(reference(self.text, {X: x, **values}), np.shape(x)).astype(np.float64)
 
 

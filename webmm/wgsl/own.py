@@ -105,6 +105,11 @@ class Epilogue:
             )
         self.function, self.numbers, self.operands, self.name = function, numbers, operands, function.name
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make its function known where it is unpickled, such as in another process."""
+        vars(self).update(state)
+        OWN.setdefault(self.name, self.function)
+
     @property
     def text(self) -> str:
         """The WGSL of activate()."""
@@ -162,14 +167,21 @@ def _number(text: str, name: str, x: Any) -> float:
 
 def _array(text: str, name: str, x: Any) -> Any:
     """Return an array; raises ProblemError if it has a dtype that expressions do not take."""
-    array = x if hasattr(x, "element") else np.asarray(x)
+    what = f"epilogue {shown(text)}: {name}"
+    try:
+        array = x if hasattr(x, "element") else np.asarray(x)
+    except ValueError as error:
+        raise ProblemError(f"{what} = {shown(x)} is neither a number nor an array: {error}") from error
     if isinstance(x, (list, tuple)) and array.dtype.kind == "f":
         array = array.astype(np.float32)
-    what = f"epilogue {shown(text)}: {name}"
     if array.dtype.kind in "OSU" or (array.ndim == 0 and not hasattr(x, "dtype")):
         raise ProblemError(f"{what} = {shown(x)} is neither a number nor an array")
-    if (dtype := dtype_of(array.dtype)) not in COMPUTED:
-        raise ProblemError(f"{what} is {dtype.name}; cast it to one of {names(COMPUTED)}")
+    try:
+        known = dtype_of(array.dtype) in COMPUTED
+    except ProblemError:
+        known = False
+    if not known:
+        raise ProblemError(f"{what} is {array.dtype}; cast it to one of {names(COMPUTED)}")
     return array
 
 

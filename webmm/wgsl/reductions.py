@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.errors import ProblemError
-from webmm.wgsl.expressions import NUMBERS, REAL, WHOLE, tree_of
+from webmm.wgsl.expressions import NUMBERS, REAL, WHOLE, shown, tree_of
 from webmm.wgsl.states import apply
-from webmm.wgsl.terms import SAMPLES, Declaration, Terms, check_combine, terms_of
+from webmm.wgsl.terms import FAR, SAMPLES, Declaration, Terms, check_combine, terms_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +60,9 @@ class Reduction:
         if all(isinstance(each, ProblemError) for each in (self.of_floats, self.of_integers)):
             assert isinstance(self.of_floats, ProblemError)
             raise self.of_floats
-        samples = np.array(SAMPLES) if isinstance(self.of_floats, Terms) else np.array(SAMPLES).astype(np.int32)
+        near, far = (np.array(x, np.float64 if isinstance(self.of_floats, Terms) else np.int32) for x in (SAMPLES, FAR))
         with np.errstate(all="ignore"):
-            check_combine(self.declaration, self.terms(samples), list(samples), apply)
+            check_combine(self.declaration, self.terms(near), list(near), list(far), apply)
         OWN[self.name] = self
 
     def __eq__(self, other: object) -> bool:
@@ -125,8 +125,8 @@ class Reduction:
     def _numbers(self) -> dict[str, float]:
         try:
             return {name: float(x) for name, x in self._of(self.identity).items()}
-        except (TypeError, ValueError) as error:
-            raise ProblemError(f"identity must be numbers, not {self.identity!r}") from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ProblemError(f"identity must be numbers, not {shown(self.identity)}") from error
 
     def _terms(self, kind: str) -> Terms | ProblemError:
         try:

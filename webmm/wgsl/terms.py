@@ -27,7 +27,8 @@ from webmm.wgsl.compiler import (
 )
 
 MOST_VALUES = 4  # of a state: 16 bytes of workgroup memory per invocation
-SAMPLES = (0.5, -1.25, 2.0, 0.75, 1.0, -0.5, 3.0)  # at which combine and identity are checked
+SAMPLES = (0.5, -1.25, 2.0, 0.75, 1.0, -0.5, 3.0, 3.0)  # at which combine is checked, neighbours also equal
+FAR = (-1e4, -60.0, 60.0, 1e4)  # and identity: -100 changes nothing of SAMPLES in a maximum
 NEAR = 1e-6  # the difference of two samples that rounding explains, absolute and relative
 ONE = ("v",)  # the name of the value of a state that has one
 
@@ -59,6 +60,10 @@ class Declaration:
         for name in names:
             if not isinstance(name, str) or not named(name):
                 raise ProblemError(f"{name!r} cannot name a value of the state: use letters and digits")
+        texts = (*self.map.values(), *self.combine.values(), self.finish)
+        for text in texts:
+            if not isinstance(text, str):
+                raise ProblemError(f'{text!r} is no expression: map, combine and finish are texts, such as "x * x"')
         if names != ONE and not self.finish:
             raise ProblemError(f"finish is missing: an expression of {', '.join(names)}, and of n unless it is one")
 
@@ -214,8 +219,11 @@ def evaluated(x: Compiled, values: Mapping[str, Any], apply: Apply) -> Any:
     return apply(x.operation, x.kind, [evaluated(term, values, apply) for term in x.terms])
 
 
-def check_combine(given: Declaration, terms: Terms, samples: Sequence[Any], apply: Apply) -> None:
-    """Raise ProblemError unless combine is associative and commutative on samples, and identity changes nothing."""
+def check_combine(given: Declaration, terms: Terms, samples: Sequence[Any], far: Sequence[Any], apply: Apply) -> None:
+    """Raise ProblemError unless combine is associative and commutative on samples, and identity changes nothing.
+
+    It changes nothing of samples that are `far`, too, unless these are not finite: exp() of them overflows.
+    """
     of_one = given.names == ONE
     combine = f"combine {given.combine['v'] if of_one else dict(given.combine)!r}"
     none, what = (
@@ -223,21 +231,24 @@ def check_combine(given: Declaration, terms: Terms, samples: Sequence[Any], appl
         f"identity {given.identity['v'] if of_one else dict(given.identity)!r} is none of {combine}",
     )
     states = [terms.mapped(x, samples[at - 3], at, apply) for at, x in enumerate(samples)]
+    wide = [*states, none, *[terms.mapped(x, x, at, apply) for at, x in enumerate(far)]]
+    for at, a in enumerate(wide):
+        _check_same(terms.combined(a, none, apply), a, what, at > len(states))
     for at, a in enumerate(states):
         b, c = states[at - 1], states[at - 2]
-        _check_same(terms.combined(a, none, apply), a, what)
-        _check_same(terms.combined(none, none, apply), none, what)
         ab = terms.combined(a, b, apply)
         _check_same(ab, terms.combined(b, a, apply), f"{combine} is not commutative")
         bc = terms.combined(b, c, apply)
         left, right = terms.combined(ab, c, apply), terms.combined(a, bc, apply)
         _check_same(left, right, f"{combine} is not associative")
+    for at, a in enumerate(wide):
+        _check_same(terms.combined(none, a, apply), a, what, at > len(states))
 
 
-def _check_same(found: State, wanted: State, what: str) -> None:
+def _check_same(found: State, wanted: State, what: str, far: bool = False) -> None:
     for name, want in wanted.items():
         got = found[name]
-        same = got == want or (got != got and want != want)
+        same = got == want or (got != got and want != want) or (far and not math.isfinite(got))
         if not (same or abs(got - want) <= NEAR * (1 + abs(want))):
             raise ProblemError(f"{what}: {got:g} instead of {want:g}")
 
