@@ -151,7 +151,10 @@ def traced(tiles):
 
 
 def test_tunables_are_searched_and_failures_have_reasons(device, tiles):
-    records = {r.config["TILE"]: r for r in search(traced(tiles), device, OfOp(op_of("gemm"), ""), (16, 16, 16), 60)}
+    work, made = OfOp(op_of("gemm"), ""), []
+    work.case = lambda *given: made.append(given) or OfOp.case(work, *given)
+    records = {r.config["TILE"]: r for r in search(traced(tiles), device, work, (16, 16, 16), 60)}
+    assert len(made) == 1, "the operands of all combinations are the same"
     assert {tile: record.status for tile, record in records.items()} == {8: "ok", 4: "ok", 64: "unsupported"}
     assert "a workgroup of 4096 invocations is too large" in records[64].reason
     wrong = traced(tiles)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from webmm.cases.base import Case
 from webmm.engine import timing
 from webmm.engine.device import Device
 from webmm.errors import ProblemError, ShaderError, UnsupportedError
@@ -27,14 +29,21 @@ def measured(
 
     Its kernel is the name of the file, and its config the values of the tunables.
     """
-    for size in sizes:
-        yield _record(foreign, device, work, work.task(size), ceiling, warm_up)
+    for task in map(work.task, sizes):
+        yield of_case(foreign, device, work, task, work.case(device, task), ceiling, warm_up)
 
 
-def _record(
-    foreign: Foreign, device: Device, work: Work, task: Task, ceiling: Roofline | None, warm_up: float
+def of_case(
+    foreign: Foreign,
+    device: Device,
+    work: Work,
+    task: Task,
+    case: Case[Any],
+    ceiling: Roofline | None = None,
+    warm_up: float = timing.WARM_UP,
 ) -> Record:
-    case, problem = work.case(device, task), task.problem
+    """Return the record of a text for the operands of a task."""
+    problem = task.problem
     with device.array(blank(task.written), task.written.dtype) as result:
         try:
             launch = foreign.launch(device, task.lengths, {**case.inputs, task.written.name: result})

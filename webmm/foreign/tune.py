@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from webmm.cases.base import Case
 from webmm.engine.device import Device
 from webmm.errors import ConfigError, ProblemError, ShaderError, UnsupportedError
 from webmm.foreign import Foreign
-from webmm.foreign.bench import measured
+from webmm.foreign.bench import of_case
 from webmm.foreign.check import SizeCheck
 from webmm.foreign.tasks import Size, Work
 from webmm.measure.bench import record_of
@@ -62,15 +65,21 @@ def search(
     start, tried = time.perf_counter(), combinations(foreign)
     sizes = [size] if work.fixed or not foreign.sized else [size, _ragged(work)]
     checks = [SizeCheck(work, work.task(each)) for each in dict.fromkeys(sizes)]
+    case = functools.cache(lambda: work.case(device, checks[0].task))  # the operands of all combinations
     for done, config in enumerate(tried):
         if done and time.perf_counter() - start > budget:
             return
         on_progress(",".join(f"{name}={value}" for name, value in config.items()), done, len(tried))
-        yield _outcome(foreign, config, device, work, size, checks)
+        yield _outcome(foreign, config, device, work, checks, case)
 
 
 def _outcome(
-    foreign: Foreign, config: dict[str, int], device: Device, work: Work, size: Size, checks: list[SizeCheck]
+    foreign: Foreign,
+    config: dict[str, int],
+    device: Device,
+    work: Work,
+    checks: list[SizeCheck],
+    case: Callable[[], Case[Any]],
 ) -> Record:
     problem = checks[0].task.problem
     named = Combination(foreign.name, config)
@@ -83,8 +92,7 @@ def _outcome(
         return record_of(device, problem, named, "unsupported", str(failure))
     except ShaderError as failure:
         return record_of(device, problem, named, "compile", str(failure))
-    (record,) = measured(text, device, work, [size], warm_up=0.05)
-    return record
+    return of_case(text, device, work, checks[0].task, case(), warm_up=0.05)
 
 
 def _ragged(work: Work) -> Size:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -31,16 +32,16 @@ SHOWN = 10  # combinations in the table of a search
 def run_check(open_device: Open, foreign: Foreign, work: Work, sizes: Sequence[Size]) -> bool:
     """Check `foreign` at `sizes`, print the findings, and return whether it is right."""
     console, right = plain(), True
-    with open_device() as device:
+    with open_device() as device, ExitStack() as closed:
         cpu = device if device.info.kind == "cpu" else _cpu()
+        if cpu and cpu is not device:
+            closed.enter_context(cpu)
         console.print(f"{foreign} on {device.info}")
         for found in check(foreign, device, cpu, work, sizes):
             console.print(f"  {found.label}: {found.words or 'right'}", soft_wrap=True)
             right = right and not found.words
         if why := order_unknown(foreign, cpu):
             console.print(f"  invocations ran in one order only: {why}", soft_wrap=True)
-        if cpu and cpu is not device:
-            cpu.close()
     return right
 
 
