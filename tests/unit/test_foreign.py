@@ -148,6 +148,20 @@ def test_files_name_lengths(tmp_path):
         OfFiles([tmp_path / "i.npy"], tmp_path / "y.npy")
 
 
+def test_indices_in_a_struct_are_numbered_in_reverse():
+    text = """struct In {
+    @builtin(local_invocation_index) lane: u32, // @builtin(local_invocation_id) old: vec3u,
+    @builtin(workgroup_id) group: vec3u,
+}
+@compute @workgroup_size(8) fn main(at: In, @builtin(num_workgroups) grid: vec3u) {
+    _ = at.lane;
+}
+"""
+    assert in_reverse(text, (8, 1, 1)) == text.replace("main(at:", "main(at_in_order:").replace(
+        "grid: vec3u) {", "grid: vec3u) {\n    var at = at_in_order;\n    at.lane = 7u - at_in_order.lane;"
+    )
+
+
 def test_invocations_are_numbered_in_reverse():
     assert workgroup_size_of(TEXT) == (8, 4, 1)
     assert workgroup_size_of(TEXT.replace("(8, 4)", "(WX, 4)")) is None

@@ -14,6 +14,7 @@ from webmm.errors import ConfigError
 
 _ENTRY = r"((?:@\w+(?:\([^)]*\))?\s*)*)\bfn\s+{}\s*\("
 _NUMBER = r"local_invocation_index|local_invocation_id|global_invocation_id"
+_PLAIN = re.compile(r"(?:^|,)\s*(\w+)\s*:\s*(\w+)")  # a parameter without attributes, and its type
 _BUILTIN = re.compile(rf"@builtin\(\s*({_NUMBER})\s*\)\s*(\w+)\s*:")
 
 
@@ -57,7 +58,9 @@ def in_reverse(text: str, workgroup: tuple[int, int, int], entry: str = "main") 
         raise ConfigError(f"the text has no compute entry point {entry}()")
     parameters, body = text[found.end() : end], text.index("{", end) + 1
     names = _BUILTIN.findall(parameters)
-    if not names:
+    structs = [(name, _indices(text, kind)) for name, kind in _PLAIN.findall(parameters)]
+    structs = [(name, members) for name, members in structs if members]
+    if not names and not structs:
         raise ConfigError(
             f"the order of invocations cannot be reversed: {entry}() has no @builtin index as a parameter"
         )
@@ -69,8 +72,22 @@ def in_reverse(text: str, workgroup: tuple[int, int, int], entry: str = "main") 
         "global_invocation_id": f"{{0}} / {size} * {size} + ({size} - 1u - {{0}} % {size})",
     }
     lines = [f"\n    let {name} = {reversed_index[builtin].format(f'{name}_in_order')};" for builtin, name in names]
+    for name, members in structs:
+        lines.append(f"\n    var {name} = {name}_in_order;")
+        lines += [
+            f"\n    {name}.{member} = {reversed_index[builtin].format(f'{name}_in_order.{member}')};"
+            for builtin, member in members
+        ]
     renamed = _BUILTIN.sub(r"@builtin(\1) \2_in_order:", parameters)
+    for name, _ in structs:
+        renamed = re.sub(rf"(^|,)(\s*){name}(\s*:)", rf"\1\2{name}_in_order\3", renamed)
     return text[: found.end()] + renamed + text[end:body] + "".join(lines) + text[body:]
+
+
+def _indices(text: str, struct: str) -> list[tuple[str, str]]:
+    """Return the builtin indices among the members of a struct, and the members' names."""
+    found = re.search(rf"\bstruct\s+{re.escape(struct)}\s*\{{([^}}]*)\}}", without_comments(text))
+    return _BUILTIN.findall(found[1]) if found else []
 
 
 def _closed(text: str, start: int) -> int:
