@@ -87,6 +87,7 @@ export class Epilogue {
       add(`epilogues/${name}.wgsl`, (scope) =>
         [...(own.calls ? [include("elementwise/functions.wgsl", scope)] : []), own.text].join("\n\n"),
       );
+      for (const width of [1, 4]) add(`epilogues/${name}/${width}.wgsl`, () => own.statements(width));
       core.OWN.set(name, own);
     }
     return { name, numbers: this.numbers.map(Math.fround), operands };

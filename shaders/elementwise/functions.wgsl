@@ -1,6 +1,24 @@
+{#
+  None calls another one, so that products, which store by the third level of calls, need no fourth: see `statements()`
+  in webmm/wgsl/functions.py.
+#}
+{% macro is_nan(x) -%}
+(bitcast<u32>({{ x }}) & 0x7fffffffu) > 0x7f800000u
+{%- endmacro %}
+{# max(x, y), or min(x, y) with the sign "<" #}
+{% macro larger(x, y, sign) -%}
+select(select(select({{ y }}, {{ x }}, {{ x }} {{ sign }} {{ y }}), {{ y }}, {{ is_nan(y) }}), {{ x }}, {{ is_nan(x) }})
+{%- endmacro %}
+{# Above 10, tanh is 1 in f32 although its exponentials overflow; near 0 their difference would cancel, hence a series. #}
+{% macro tanh(x) %}
+    let square = {{ x }} * {{ x }};
+    let small = {{ x }} * (1.0 + square * (-1.0 / 3.0 + square * (2.0 / 15.0 - square * 17.0 / 315.0)));
+    let limited = select(tanh(clamp({{ x }}, -10.0, 10.0)), small, abs({{ x }}) < 0.1);
+    let result = select(limited, {{ x }}, {{ is_nan(x) }});
+{% endmacro %}
 // Functions with NumPy's results where WGSL leaves them undefined, and for NaN, which drivers lose in max() and exp().
 fn is_nan_f32(x: f32) -> bool {
-    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+    return {{ is_nan("x") }};
 }
 
 // A number that WGSL has no literal for, or that compilers must not know
@@ -9,15 +27,11 @@ fn constant_f32(bits: u32) -> f32 {
 }
 
 fn hidden_f32(x: f32) -> f32 {
-    return constant_f32(bitcast<u32>(x));
-}
-
-fn nan_of(x: f32) -> f32 {
-    return bitcast<f32>(bitcast<u32>(x) | 0x7fc00000u);
+    return bitcast<f32>(bitcast<u32>(x) ^ params.zero);
 }
 
 fn exp_f32(x: f32) -> f32 {
-    return select(exp(x), x, is_nan_f32(x));
+    return select(exp(x), x, {{ is_nan("x") }});
 }
 
 // Drivers return log(2⁻¹²⁶) for 0 and subnormals; those are scaled by 2²⁴ first.
@@ -25,32 +39,30 @@ fn log_f32(x: f32) -> f32 {
     let small = abs(x) < 0x1p-126f;
     let scaled = select(x, x * 0x1p24f, small);
     let finite = log(scaled) - select(0.0, 16.635532, small);
-    let real = select(finite, constant_f32(0xff800000u), scaled == 0.0);
-    return select(real, nan_of(x), is_nan_f32(x) || x < 0.0);
+    let real = select(finite, bitcast<f32>(0xff800000u ^ params.zero), scaled == 0.0);
+    return select(real, bitcast<f32>(bitcast<u32>(x) | 0x7fc00000u), {{ is_nan("x") }} || x < 0.0);
 }
 
 fn sqrt_f32(x: f32) -> f32 {
-    return select(sqrt(x), nan_of(x), is_nan_f32(x) || x < 0.0);
+    return select(sqrt(x), bitcast<f32>(bitcast<u32>(x) | 0x7fc00000u), {{ is_nan("x") }} || x < 0.0);
 }
 
-// Above 10, tanh is 1 in f32 although its exponentials overflow; near 0 their difference would cancel, hence a series.
 fn tanh_f32(x: f32) -> f32 {
-    let square = x * x;
-    let small = x * (1.0 + square * (-1.0 / 3.0 + square * (2.0 / 15.0 - square * 17.0 / 315.0)));
-    return select(select(tanh(clamp(x, -10.0, 10.0)), small, abs(x) < 0.1), x, is_nan_f32(x));
+{{ tanh("x") }}
+    return result;
 }
 
 fn maximum_f32(x: f32, y: f32) -> f32 {
-    return select(select(select(y, x, x > y), y, is_nan_f32(y)), x, is_nan_f32(x));
+    return {{ larger("x", "y", ">") }};
 }
 
 fn minimum_f32(x: f32, y: f32) -> f32 {
-    return select(select(select(y, x, x < y), y, is_nan_f32(y)), x, is_nan_f32(x));
+    return {{ larger("x", "y", "<") }};
 }
 
 // Rounds towards 0; numbers out of range become the nearest integer, NaN becomes 0.
 fn int32_f32(x: f32) -> i32 {
-    return select(select(i32(x), 2147483647, x >= 0x1p31f), 0, is_nan_f32(x));
+    return select(select(i32(x), 2147483647, x >= 0x1p31f), 0, {{ is_nan("x") }});
 }
 
 // By the bits, since drivers may take subnormals for 0
@@ -59,15 +71,15 @@ fn bool_f32(x: f32) -> bool {
 }
 
 fn sigmoid_f32(x: f32) -> f32 {
-    return 1.0 / (1.0 + exp_f32(-x));
+    return 1.0 / (1.0 + select(exp(-x), x, {{ is_nan("x") }}));
 }
 
 fn silu_f32(x: f32) -> f32 {
-    return x / (1.0 + exp_f32(-x));
+    return x / (1.0 + select(exp(-x), x, {{ is_nan("x") }}));
 }
 
 fn relu_f32(x: f32) -> f32 {
-    return maximum_f32(x, 0.0);
+    return select(max(x, 0.0), x, {{ is_nan("x") }});
 }
 
 // The same formulas as in epilogues/gelu.wgsl and gelu_tanh.wgsl
@@ -80,5 +92,7 @@ fn gelu_f32(x: f32) -> f32 {
 }
 
 fn gelu_tanh_f32(x: f32) -> f32 {
-    return 0.5 * x * (1.0 + tanh_f32(0.7978845608 * (x + 0.044715 * x * x * x)));
+    let z = 0.7978845608 * (x + 0.044715 * x * x * x);
+{{ tanh("z") }}
+    return 0.5 * x * (1.0 + result);
 }

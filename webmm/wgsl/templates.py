@@ -37,10 +37,13 @@ class _Prefixes(jinja2.PrefixLoader):
 
 
 def _own_epilogue(name: str) -> str | None:
-    """Return the text of a user-defined epilogue, NAME.wgsl; None if there is none."""
-    own = OWN.get(name.removesuffix(".wgsl"))
+    """Return the text of a user-defined epilogue, NAME.wgsl, or its statements, NAME/WIDTH.wgsl; None if there is none."""
+    own_name, _, width = name.removesuffix(".wgsl").partition("/")
+    own = OWN.get(own_name)
     if own is None:
         return None
+    if width:
+        return f"{{% raw %}}{own.statements(int(width))}{{% endraw %}}"
     functions = '{% include "elementwise/functions.wgsl" %}\n\n' if own.calls else ""
     return f"{functions}{{% raw %}}{own.text}{{% endraw %}}"
 
