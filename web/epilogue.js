@@ -20,7 +20,7 @@ const MAX_NUMBERS = 4; // as in webmm/wgsl/functions.py
 const MAX_OPERANDS = 3;
 const MAX_DEPTH = 120; // as in webmm/wgsl/expressions.py
 const SHOWN = 80;
-const FUNCTIONS = "templates/elementwise/functions.js";
+const FUNCTIONS = ["elementwise/functions", "elementwise/functions4"]; // templates
 
 /**
  * A function of each element, for `activation` of `Device.matmul()` and `Device.qmatmulWeights()`.
@@ -83,9 +83,10 @@ export class Epilogue {
     if (!core.OWN.has(name)) {
       const link = make(core.Link, [this.text, found.wgsl, this.numbers.length, kinds]);
       const own = make(core.Function, [name, [link]]);
-      if (own.calls) await device.bundle.module(FUNCTIONS);
+      const files = own.calls ? FUNCTIONS : [];
+      for (const each of files) await device.bundle.module(`templates/${each}.js`);
       add(`epilogues/${name}.wgsl`, (scope) =>
-        [...(own.calls ? [include("elementwise/functions.wgsl", scope)] : []), own.text].join("\n\n"),
+        [...files.map((each) => include(`${each}.wgsl`, scope)), own.text].join("\n\n"),
       );
       for (const width of [1, 4]) add(`epilogues/${name}/${width}.wgsl`, () => own.statements(width));
       core.OWN.set(name, own);

@@ -19,7 +19,24 @@ from webmm.wgsl.activations import ACTIVATIONS, Activation, Floats
 from webmm.wgsl.compiler import OWN_FUNCTIONS
 
 X = "x"  # the element, in texts
+# What of an expression differs if it is of vectors, functions of functions.wgsl by the end of their names included.
+OF_FOUR = {
+    "f32(": "vec4f(",
+    "i32(": "vec4i(",
+    "bool(": "vec4<bool>(",
+    "&&": "&",
+    "||": "|",
+    "true": "vec4(true)",
+    "false": "vec4(false)",
+}
 MAX_NUMBERS, MAX_OPERANDS = 4, 3  # of a function, or of several that are applied one after another
+
+
+def of_four(wgsl: str) -> str:
+    """Return an expression in WGSL as one of vectors of four elements."""
+    for one, four in OF_FOUR.items():
+        wgsl = wgsl.replace(one, four)
+    return wgsl
 
 
 @dataclass(frozen=True)
@@ -49,13 +66,12 @@ class Link:
         """
         if self.numpy is not None:
             return [f"result = {name}(result);" if width > 1 else f"result = {name}(vec4f(result)).x;"]
-        lines = []
-        for j in "xyzw"[:width]:
-            element = f"result.{j}" if width > 1 else "result"
-            values = [f"let s{i} = params.numbers.{'xyzw'[at]};" for i, at in enumerate(numbers)]
-            values += [f"let y{i} = y{at}_reg.{j};" for i, at in enumerate(operands)]
-            lines += ["{", f"let {X} = {element};", *values, f"{element} = {self.wgsl};", "}"]
-        return lines
+        four = width > 1
+        values = [
+            f"let s{i} = {'vec4f' if four else 'f32'}(params.numbers.{'xyzw'[at]});" for i, at in enumerate(numbers)
+        ]
+        values += [f"let y{i} = y{at}_reg{'' if four else '.x'};" for i, at in enumerate(operands)]
+        return ["{", f"let {X} = result;", *values, f"result = {of_four(self.wgsl) if four else self.wgsl};", "}"]
 
     def reference(self, x: Floats, numbers: Sequence[float], operands: Sequence[Any]) -> Floats:
         """Return NumPy's values for `x`; operands broadcast to it."""
