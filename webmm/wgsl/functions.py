@@ -67,11 +67,10 @@ class Link:
         if self.numpy is not None:
             return [f"result = {name}(result);" if width > 1 else f"result = {name}(vec4f(result)).x;"]
         four = width > 1
-        values = [
-            f"let s{i} = {'vec4f' if four else 'f32'}(params.numbers.{'xyzw'[at]});" for i, at in enumerate(numbers)
-        ]
-        values += [f"let y{i} = y{at}_reg{'' if four else '.x'};" for i, at in enumerate(operands)]
-        return ["{", f"let {X} = result;", *values, f"result = {of_four(self.wgsl) if four else self.wgsl};", "}"]
+        number, element = ("vec4f", "") if four else ("f32", ".x")
+        s = [f"let s{i} = {number}(params.numbers.{'xyzw'[at]});" for i, at in enumerate(numbers)]
+        y = [f"let y{i} = y{at}_reg{element};" for i, at in enumerate(operands)]
+        return ["{", f"let {X} = result;", *s, *y, f"result = {of_four(self.wgsl) if four else self.wgsl};", "}"]
 
     def reference(self, x: Floats, numbers: Sequence[float], operands: Sequence[Any]) -> Floats:
         """Return NumPy's values for `x`; operands broadcast to it."""
@@ -137,7 +136,7 @@ class Function:
         """
         lines: list[str] = []
         for i, (link, numbers, operands) in enumerate(self.parts()):
-            lines += link.statements(f"apply_{i}", width, list(numbers), list(operands))
+            lines.extend(link.statements(f"apply_{i}", width, list(numbers), list(operands)))
         return "\n".join(lines)
 
     def parts(self) -> list[tuple[Link, range, range]]:
