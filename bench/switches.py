@@ -5,7 +5,7 @@
 
 * sizes as constants: the uniform's members replaced by numbers, so that each shape needs a shader of its own
 * unchecked access: the engine's own switches, naga's bounds checks and bounds of loops, or Dawn's `disable_robustness`
-* loads of 16 bytes: bfloat16 loaded as eight elements at once, where a binding by vec4 moves four
+* loads of 16 bytes: bfloat16 and float16 loaded as eight elements at once, where a binding by vec4 moves four
 
 Each setting of an engine is a process of its own, since Dawn's is one for the whole process. They are measured in
 turns, in ROUNDS rounds, on CPUs by the CPU time of the process; a line has the median, and how many times as fast each
@@ -49,15 +49,29 @@ SETTINGS = {
     "dawn": (PLAIN, "no robustness"),
 }
 SMALL = {"bm": "32", "bn": "32", "bk": "8", "tm": "4", "tn": "4", "unroll": "8"}
-CASES: dict[str, tuple[str, tuple[int, ...], str, dict[str, str]]] = {
+Cases = dict[str, tuple[str, tuple[int, ...], str, dict[str, str]]]
+ON_CPUS: Cases = {
     "naive": ("gemm", (128, 128, 128), "naive", {}),
     "pipelined": ("gemm", (128, 256, 128), "pipelined", SMALL),
     "cpu_lanes": ("gemm", (128, 256, 128), "cpu_lanes", {"lanes": "4", "tm": "16", "tn": "8"}),
     "sums of rows": ("reduce:sum", (256, 2048, 1), "vectorized", {}),
     "sums of columns": ("reduce:sum", (512, 1, 64), "columns", {}),
 }
-LOADS = {"8 bytes": "vec2u", "16 bytes": "vec4u"}  # of bfloat16
-ELEMENTS, INVOCATIONS = 2**20, 2**10
+ON_GPUS: Cases = {
+    "naive": ("gemm", (2048, 2048, 2048), "naive", {}),
+    "pipelined": ("gemm", (4096, 4096, 4096), "pipelined", {}),
+    "sums of rows": ("reduce:sum", (8192, 16384, 1), "vectorized", {}),
+    "sums of columns": ("reduce:sum", (16, 8192, 1024), "columns", {}),
+}
+# The type of a load, and how its words become numbers.
+BFLOAT16, FLOAT16 = "bfloat16", "float16"
+LOADS = {
+    f"{dtype}, {size} bytes": (dtype, vector)
+    for dtype in (BFLOAT16, FLOAT16)
+    for size, vector in ((8, "vec2u"), (16, "vec4u"))
+}
+ELEMENTS = {"cpu": 2**20, "gpu": 2**28}
+INVOCATIONS = {"cpu": 2**10, "gpu": 2**18}
 BINDINGS = (
     Binding(0, "source", "read-only-storage", ""),
     Binding(1, "result", "storage", ""),
@@ -68,14 +82,18 @@ LOADING = """
 
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3u) {{
-    var sum = {vector4}();
+    var sum = vec2f();
     for (var i = id.x; i < {count}u; i += {invocations}u) {{
         let words = source[i];
-        sum += bitcast<{vector4}>(words << {vector}(16u)) + bitcast<{vector4}>(words & {vector}(0xffff0000u));
+        {sums}
     }}
-    result[id.x] = dot(sum, {vector4}(1.0));
+    result[id.x] = sum.x + sum.y;
 }}
 """
+NUMBERS = {  # of a word: two elements
+    BFLOAT16: "bitcast<vec2f>(vec2u({word} << 16u, {word} & 0xffff0000u))",
+    FLOAT16: "unpack2x16float({word})",
+}
 
 
 def with_constants(shader: Shader, kernel: Kernel[Any], problem: Problem) -> Shader:
@@ -142,9 +160,19 @@ def _serve(engine: str, adapter: str, setting: str, pipe: Connection) -> None:
             pipe.send(known[key](rest[1]))
 
 
+def cases_of(kind: str) -> Cases:
+    """Return the cases for a CPU, or for a GPU."""
+    return ON_CPUS if kind == "cpu" else ON_GPUS
+
+
+def of_kind(table: dict[str, int], kind: str) -> int:
+    """Return the entry for a CPU, or for a GPU."""
+    return table["cpu" if kind == "cpu" else "gpu"]
+
+
 def _case(device: Device, name: str, variant: str) -> Callable[[int], float]:
     """Return a function that times runs of a case, after checking its result."""
-    op, size, stage, settings = CASES[name]
+    op, size, stage, settings = cases_of(device.info.kind)[name]
     row = op_of(op)
     problem = row.problem(size, "float32")  # type: ignore[arg-type]
     kernel, case = configure(stage, settings, row.name), row.case(device, problem)
@@ -160,16 +188,22 @@ def _case(device: Device, name: str, variant: str) -> Callable[[int], float]:
 
 
 def _loads(device: Device, variant: str) -> Callable[[int], float]:
-    """Return a function that times sums of bfloat16, loaded as `variant` says."""
-    vector = LOADS[variant]
-    words = np.random.default_rng(0).integers(0x3F00, 0x4000, ELEMENTS, np.uint16)
-    x, y = device.array(words.view(np.uint32)), device.empty((INVOCATIONS,))
-    count = ELEMENTS // (2 * int(vector[3]))
-    text = LOADING.format(vector=vector, vector4=vector[:-1] + "f", count=count, invocations=INVOCATIONS)
+    """Return a function that times sums of 16-bit floats, loaded as `variant` says."""
+    dtype, vector = LOADS[variant]
+    elements, invocations = (of_kind(table, device.info.kind) for table in (ELEMENTS, INVOCATIONS))
+    drawn = np.random.default_rng(0).random(2**20, np.float32) + 0.5
+    bits = drawn.astype(np.float16).view(np.uint16) if dtype == FLOAT16 else drawn.view(np.uint32) >> 16
+    words = np.tile(bits.astype(np.uint16), elements >> 20)
+    x, y = device.array(words.view(np.uint32)), device.empty((invocations,))
+    lanes = int(vector[3])
+    sums = "\n        ".join(f"sum += {NUMBERS[dtype].format(word=f'words.{axis}')};" for axis in "xyzw"[:lanes])
+    count = elements // (2 * lanes)
+    text = LOADING.format(vector=vector, sums=sums, count=count, invocations=invocations)
     pipeline = device.compile(text, variant, BINDINGS)
     group = device.bind(pipeline, [x.storage.buffer, y.storage.buffer])
-    expected = (words.astype(np.uint32) << 16).view(np.float32).sum(dtype=np.float64)
-    launch = Launch(pipeline, group, (INVOCATIONS // 64, 1, 1), label=variant)
+    kept = drawn.astype(np.float16) if dtype == FLOAT16 else (drawn.view(np.uint32) >> 16 << 16).view(np.float32)
+    expected = kept.sum(dtype=np.float64) * (elements >> 20)
+    launch = Launch(pipeline, group, (invocations // 64, 1, 1), label=variant)
     return _checked(device, launch, [x, y], lambda: bool(np.isclose(y.numpy().sum(dtype=np.float64), expected)))
 
 
@@ -192,9 +226,10 @@ def _checked(device: Device, launch: Launch, arrays: list[Any], right: Callable[
 def _record(device: Device, name: str, variant: str, seconds: list[float]) -> records.Record:
     clock = "cpu" if device.info.kind == "cpu" else "wall"
     timed = timing.Timing.of(seconds, clock)
-    op, size, stage, settings = CASES.get(name, ("reduce:sum", (1, ELEMENTS, 1), "", {}))
+    long = (1, of_kind(ELEMENTS, device.info.kind), 1)
+    op, size, stage, settings = cases_of(device.info.kind).get(name, ("reduce:sum", long, "", {}))
     row = op_of(op)
-    problem = row.problem(size, "float32" if stage else "bfloat16")  # type: ignore[arg-type]
+    problem = row.problem(size, "float32" if stage else LOADS[variant][0])  # type: ignore[arg-type]
     kernel = configure(stage, settings, row.name) if stage else None
     record = record_of(device, problem, kernel, timed=timed)
     if kernel is None:
@@ -221,26 +256,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path, help="for the records (JSON)")
     parser.add_argument("--engine", choices=tuple(SETTINGS), default="wgpu")
-    parser.add_argument("--adapter", default="cpu")
+    parser.add_argument("--adapter", choices=("cpu", "gpu"), default="cpu")
     options = parser.parse_args()
     settings = SETTINGS[options.engine]
     workers = {setting: Worker(options.engine, options.adapter, setting) for setting in settings}
     results = []
-    for name in (*CASES, "loads"):
-        variants = [(PLAIN, each) for each in LOADS] if name == "loads" else [(PLAIN, PLAIN), (PLAIN, CONSTANTS)]
-        if name in CASES:
+    loads = {f"loads of {dtype}": [each for each in LOADS if LOADS[each][0] == dtype] for dtype in (BFLOAT16, FLOAT16)}
+    for name in (*cases_of(options.adapter), *loads):
+        variants = [(PLAIN, each) for each in loads.get(name, (PLAIN, CONSTANTS))]
+        if name not in loads:
             variants += [(setting, PLAIN) for setting in settings[1:]]
         found = measured(workers, name, variants)
         base = found[variants[0]]
         for (setting, variant), seconds in found.items():
             words = setting if setting != PLAIN else variant
             ratio = Ratio.of(seconds, base)
-            print(f"{name:16} {words:20} {1e6 * statistics.median(seconds):10.1f} µs  {ratio.median:.3f} ({ratio})")
+            print(f"{name:18} {words:20} {1e6 * statistics.median(seconds):10.1f} µs  {ratio.median:.3f} ({ratio})")
             results.append(workers[PLAIN].ask("record", name, words, seconds))
     for worker in workers.values():
         worker.pipe.send(())
         worker.process.join()
-    note = "CPU time of the process on CPUs: only ratios are meaningful; variants in turns, each checked"
+    clock = "CPU time of the process" if options.adapter == "cpu" else "wall clock of batches"
+    note = f"{clock}: only ratios are meaningful; variants in turns, each checked"
     records.save(options.file, records.to_json(results, **records.provenance(), note=note))
 
 

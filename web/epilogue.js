@@ -14,7 +14,7 @@ import { add, include } from "./templates.js";
 /** One of the functions that are applied in turn: an expression, and the names of its numbers and arrays. @typedef {{text: string, numbers: string[], arrays: string[]}} Link */
 /** A function for a bundle, and its values. @typedef {{name: string, numbers: number[], operands: (DeviceArray | HostArray)[]}} Applied */
 
-const FUNCTIONS = "templates/elementwise/functions.js";
+const FUNCTIONS = ["elementwise/functions", "elementwise/functions4"]; // templates
 
 /**
  * A function of each element, for `activation` of `Device.matmul()` and `Device.qmatmulWeights()`.
@@ -77,10 +77,12 @@ export class Epilogue {
     const name = `own_${keyed(links.map((link) => `${link.wgsl} ${link.numbers} ${link.kinds}`).join("\n"))}`;
     if (!core.OWN.has(name)) {
       const own = make(core.Function, [name, links]);
-      if (own.calls) await device.bundle.module(FUNCTIONS);
+      const files = own.calls ? FUNCTIONS : [];
+      for (const each of files) await device.bundle.module(`templates/${each}.js`);
       add(`epilogues/${name}.wgsl`, (scope) =>
-        [...(own.calls ? [include("elementwise/functions.wgsl", scope)] : []), own.text].join("\n\n"),
+        [...files.map((each) => include(`${each}.wgsl`, scope)), own.text].join("\n\n"),
       );
+      for (const width of [1, 4]) add(`epilogues/${name}/${width}.wgsl`, () => own.statements(width));
       core.OWN.set(name, own);
     }
     return { name, numbers: this.numbers.map(Math.fround), operands };

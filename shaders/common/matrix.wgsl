@@ -98,10 +98,11 @@ fn load_b(base: u32, k: u32, col: u32) -> {{ real }} {
 {% for type in s.operands %}
 {{ operand("y" ~ loop.index0, type, width) }}
 {% endfor %}
-{% set operands = s.operands | length %}
-{% set more = ["", ", y0_reg", ", y0_reg, y1_reg", ", y0_reg, y1_reg, y2_reg"][operands] %}
-{% if s.activation %}
-    result = {{ "activate(result" ~ more ~ ")" if width == 4 else "activate(" ~ vec4r ~ "(result)" ~ more ~ ").x" }};
+{% if s.inlined %}
+{% include "epilogues/" ~ s.activation ~ "/" ~ width ~ ".wgsl" %}
+
+{% elif s.activation %}
+    result = {{ "activate(result)" if width == 4 else "activate(" ~ vec4r ~ "(result)).x" }};
 {% endif %}
 {% if "beta" in s.terms %}
     result += params.beta * {{ old }};

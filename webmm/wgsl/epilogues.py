@@ -56,6 +56,7 @@ class EpilogueSpecialisation:
     activation: str = ""
     operands: tuple[DType, ...] = ()  # the element types of the function's operands
     batched: bool = False  # whether an operand differs between the matrices of a batch
+    inlined: bool = False  # whether the function is statements instead of activate()
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,12 @@ class Applied:
     def specialised(self) -> dict[str, Any]:
         """What specialises a template to the activation."""
         dtypes = tuple(spread.dtype for spread in self.spreads)
-        return {"activation": self.activation, "operands": dtypes, "batched": any(x.batch for x in self.spreads)}
+        return {
+            "activation": self.activation,
+            "operands": dtypes,
+            "batched": any(x.batch for x in self.spreads),
+            "inlined": in_uniform(self.activation),
+        }
 
     @property
     def operand_places(self) -> dict[str, tuple[str, str]]:

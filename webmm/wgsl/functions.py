@@ -19,7 +19,24 @@ from webmm.wgsl.activations import ACTIVATIONS, Activation, Floats
 from webmm.wgsl.compiler import OWN_FUNCTIONS, REAL
 
 X = "x"  # the element, in texts
+# What of an expression differs if it is of vectors, functions of functions.wgsl by the end of their names included.
+OF_FOUR = {
+    "f32(": "vec4f(",
+    "i32(": "vec4i(",
+    "bool(": "vec4<bool>(",
+    "&&": "&",
+    "||": "|",
+    "true": "vec4(true)",
+    "false": "vec4(false)",
+}
 MAX_NUMBERS, MAX_OPERANDS = 4, 3  # of a function, or of several that are applied one after another
+
+
+def of_four(wgsl: str) -> str:
+    """Return an expression in WGSL as one of vectors of four elements."""
+    for one, four in OF_FOUR.items():
+        wgsl = wgsl.replace(one, four)
+    return wgsl
 
 
 @dataclass(frozen=True)
@@ -37,21 +54,23 @@ class Link:
     numpy: Callable[[Floats], Floats] | None = field(default=None, compare=False)
 
     def defined(self, name: str) -> str:
-        """Return the WGSL function, called `name`."""
-        if self.numpy is None:
-            numbers = [f"s{i}: f32" for i in range(self.numbers)]
-            operands = [f"y{i}: {kind}" for i, kind in enumerate(self.kinds)]
-            return f"fn {name}({', '.join([f'{X}: f32', *numbers, *operands])}) -> f32 {{\nreturn {self.wgsl};\n}}\n"
+        """Return the WGSL function, called `name`, of one with `numpy`."""
         if "fn activate" in self.wgsl:
             return self.wgsl.replace("fn activate(", f"fn {name}(") + "\n"
         return f"fn {name}(x: vec4f) -> vec4f {{\nreturn {self.wgsl};\n}}\n"
 
-    def called(self, name: str, x: str, numbers: Sequence[str], operands: Sequence[str]) -> str:
-        """Return a call of that function for the vec4f `x`, given the numbers, and the operands as vec4."""
+    def statements(self, name: str, width: int, numbers: Sequence[int], operands: Sequence[int]) -> list[str]:
+        """Return the lines that replace `result`, as `Function.statements()`, given the positions of its values.
+
+        One with `numpy` is called by its name.
+        """
         if self.numpy is not None:
-            return f"{name}({x})"
-        calls = (f"{name}({', '.join([f'{x}.{j}', *numbers, *(f'{y}.{j}' for y in operands)])})" for j in "xyzw")
-        return f"vec4f({', '.join(calls)})"
+            return [f"result = {name}(result);" if width > 1 else f"result = {name}(vec4f(result)).x;"]
+        four = width > 1
+        number, element = ("vec4f", "") if four else ("f32", ".x")
+        s = [f"let s{i} = {number}(params.numbers.{'xyzw'[at]});" for i, at in enumerate(numbers)]
+        y = [f"let y{i} = y{at}_reg{element};" for i, at in enumerate(operands)]
+        return ["{", f"let {X} = result;", *s, *y, f"result = {of_four(self.wgsl) if four else self.wgsl};", "}"]
 
     def reference(self, x: Floats, numbers: Sequence[float], operands: Sequence[Any]) -> Floats:
         """Return NumPy's values for `x`; operands broadcast to it."""
@@ -97,18 +116,31 @@ class Function:
 
     @property
     def text(self) -> str:
-        """The WGSL of activate(); the name in a comment ties a self-test verdict to NumPy functions, too."""
-        if len(self.links) == 1 and self.plain:
+        """The WGSL functions that it needs: activate(), or if it is not plain, apply_0() and so on for `statements()`.
+
+        The name in a comment ties a self-test verdict to NumPy functions, too.
+        """
+        given = [i for i, link in enumerate(self.links) if link.numpy is not None]
+        if not given:
+            return ""
+        if self.plain and len(self.links) == 1:
             return f"// {self.name}\n{self.links[0].defined('activate')}"
-        functions = [f"// {self.name}\n"] if any(link.numpy is not None for link in self.links) else []
-        lines = [f"var result = {X};"]
+        functions = [self.links[i].defined(f"apply_{i}") for i in given]
+        if self.plain:
+            body = "\n".join([f"result = apply_{i}(result);" for i in given])
+            functions.append(f"fn activate(x: vec4f) -> vec4f {{\nvar result = x;\n{body}\nreturn result;\n}}\n")
+        return "\n".join([f"// {self.name}\n", *functions])
+
+    def statements(self, width: int) -> str:
+        """The WGSL that replaces `result`, a vec4f or if `width` is 1 an f32, by its function; operands are y0_reg, ….
+
+        They stand in the function that stores, and call nothing that calls: NVIDIA's driver makes one function of three
+        levels of calls below main(). A fourth took 16 % of a product of float16 at 4096³ on an H100.
+        """
+        lines: list[str] = []
         for i, (link, numbers, operands) in enumerate(self.parts()):
-            functions.append(link.defined(f"apply_{i}"))
-            places = [f"params.numbers.{'xyzw'[j]}" for j in numbers]
-            lines.append(f"result = {link.called(f'apply_{i}', 'result', places, [f'y{j}' for j in operands])};")
-        arguments = ", ".join([f"{X}: vec4f", *(f"y{i}: vec4<{kind}>" for i, kind in enumerate(self.kinds))])
-        body = "\n".join([*lines, "return result;"])
-        return "\n".join([*functions, f"fn activate({arguments}) -> vec4f {{\n{body}\n}}\n"])
+            lines.extend(link.statements(f"apply_{i}", width, list(numbers), list(operands)))
+        return "\n".join(lines)
 
     def parts(self) -> list[tuple[Link, range, range]]:
         """Return each link with the positions of its numbers and of its operands."""

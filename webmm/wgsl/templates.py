@@ -37,11 +37,15 @@ class _Prefixes(jinja2.PrefixLoader):
 
 
 def _own_epilogue(name: str) -> str | None:
-    """Return the text of a user-defined epilogue, NAME.wgsl; None if there is none."""
-    own = OWN.get(name.removesuffix(".wgsl"))
+    """Return the text of an epilogue of one's own, NAME.wgsl, or its statements, NAME/WIDTH.wgsl; None if unknown."""
+    own_name, _, width = name.removesuffix(".wgsl").partition("/")
+    own = OWN.get(own_name)
     if own is None:
         return None
-    functions = '{% include "elementwise/functions.wgsl" %}\n\n' if own.calls else ""
+    if width:
+        return f"{{% raw %}}{own.statements(int(width))}{{% endraw %}}"
+    files = ("functions", "functions4") if own.calls else ()
+    functions = "".join(f'{{% include "elementwise/{file}.wgsl" %}}\n\n' for file in files)
     return f"{functions}{{% raw %}}{own.text}{{% endraw %}}"
 
 

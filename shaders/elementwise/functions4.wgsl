@@ -1,0 +1,3 @@
+// The same functions of four elements at once
+{% set f = "vec4f" %}
+{% include "elementwise/functions_of.wgsl" %}
