@@ -195,7 +195,7 @@ def test_what_is_no_reduction_is_refused(given, words):
 def test_types_are_refused_in_words(device):
     with pytest.raises(ProblemError, match="computed in float32; cast its operand"):
         webmm.reduce(np.zeros(3), ROOT, device=device)
-    with pytest.raises(ProblemError, match=r"does not take int32.*exp"):
+    with pytest.raises(ProblemError, match=r"a webmm\.Reduction does not take int32.*exp"):
         webmm.reduce(np.zeros(3, np.int32), webmm.Reduction("exp(x)", "a + b", 0), device=device)
     with pytest.raises(ProblemError, match="any of float32 results in bool, not in float32"):
         webmm.reduce(np.zeros(3, np.float32), "any", out_dtype="float32", device=device)

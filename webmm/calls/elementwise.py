@@ -63,8 +63,8 @@ def map(
     - `devices`: "all" or a list of Devices, among which a call on NumPy arrays is divided.
 
     Returns a NumPy array, or an `Array` on the same device if `x`, or an array of an expression, is one. Raises
-    ProblemError for an unknown name, ShaderError for an `Epilogue` that does not compile on the device, or differs from its NumPy function there;
-    otherwise as `reduce()`.
+    ProblemError for an unknown name, ShaderError for an `Epilogue` that does not compile on the device, or differs from
+    its NumPy function there; otherwise as `reduce()`.
 
     Example: ``webmm.map(x, webmm.Epilogue("where(x > 0, x, slope * x)", slope=0.1))``
     """

@@ -6,6 +6,7 @@ count_nonzero.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -37,11 +38,16 @@ DECLARATIONS = {
 }
 
 
+_lock = threading.RLock()  # the states of an operation are operations, too
+
+
 def declared(given: Reduction, name: str = "") -> Operation:
     """Return the operation of a declaration, under its own name or `name`; the same one each time."""
-    name = name or given.name
-    if name in DECLARED:
-        return DECLARED[name]
+    with _lock:  # another thread must not find one without its states
+        return DECLARED.get(name or given.name) or _declare(given, name or given.name)
+
+
+def _declare(given: Reduction, name: str) -> Operation:
     both = given.of_floats, given.of_integers
     kinds = [x.kind if isinstance(x, Terms) else "" for x in both]
     refused = [str(x) if isinstance(x, ProblemError) else "" for x in both]

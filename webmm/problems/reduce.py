@@ -151,16 +151,17 @@ def check_types(operation: Operation, dtype: DType, out_dtype: DType) -> None:
 
 def check_declared(operation: Operation, dtype: DType, out_dtype: DType) -> None:
     """Raise ProblemError as `check_types()` does, for a declared operation."""
+    name = "a webmm.Reduction" if operation.name.startswith("own_") else operation.name
     if dtype.wide:
-        raise ProblemError(f"{operation.name} is computed in float32; cast its operand, e.g. x.astype('float32')")
+        raise ProblemError(f"{name} is computed in float32; cast its operand, e.g. x.astype('float32')")
     if dtype != I32:
         check_floats("reductions", dtype)
     if why := operation.refused[1 if dtype == I32 else 0]:
-        raise ProblemError(f"{operation.name} does not take {dtype.name}: {why}")
+        raise ProblemError(f"{name} does not take {dtype.name}: {why}")
     natural = operation.out_dtype(dtype)
     if natural not in MATRIX_DTYPES:
         if out_dtype != natural:
-            raise ProblemError(f"{operation.name} of {dtype.name} results in {natural.name}, not in {out_dtype.name}")
+            raise ProblemError(f"{name} of {dtype.name} results in {natural.name}, not in {out_dtype.name}")
     else:
         check_floats("reductions", out_dtype)
 
