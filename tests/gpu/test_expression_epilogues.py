@@ -181,6 +181,7 @@ WRONG = {
     "x + y": ({"y": "no"}, "neither a number nor an array"),
     "x * z": ({"z": [1, 2]}, "z is int64; cast it"),
     "x - y": ({"y": [[1.0], [1.0, 2.0]]}, "neither a number nor an array"),
+    "x + float": ({"float": np.ones(3, np.int32)}, r"'x \+ float': f32 and i32"),
     "x ** 2": ({}, r"x \*\* 2 is not defined for f32; there are \+ - \* /"),
     "x + k": ({"k": 1e39}, "does not fit float32"),
     "x +": ({}, "is not an expression"),

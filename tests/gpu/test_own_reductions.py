@@ -163,7 +163,7 @@ def test_a_second_array_that_does_not_suit_is_refused(device):
     for op, y, words in (
         (DOT, None, "map has y: give the second array"),
         ("sum", x, "sum is of one array; y is for a Reduction whose map has y"),
-        (ROOT, x, "is of one array"),
+        (ROOT, x, "a webmm.Reduction is of one array"),
         (DOT, x.astype(np.int32), r"x is float32 and y is int32; cast one, e.g. y.astype\('float32'\)"),
         (DOT, x.astype(np.float64), "x is float32 and y is float64"),
         (DOT, np.ones((2, 2), np.float32), r"y of shape \(2, 2\) does not broadcast to x, of shape \(2, 3\)"),
@@ -295,7 +295,7 @@ def test_what_is_no_reduction_is_refused(given, words):
 def test_types_are_refused_in_words(device):
     with pytest.raises(ProblemError, match="computed in float32; cast its operand"):
         webmm.reduce(np.zeros(3), ROOT, device=device)
-    with pytest.raises(ProblemError, match=r"does not take int32.*exp"):
+    with pytest.raises(ProblemError, match=r"a webmm\.Reduction does not take int32.*exp"):
         webmm.reduce(np.zeros(3, np.int32), webmm.Reduction("exp(x)", "a + b", 0), device=device)
     with pytest.raises(ProblemError, match="any of float32 results in bool, not in float32"):
         webmm.reduce(np.zeros(3, np.float32), "any", out_dtype="float32", device=device)

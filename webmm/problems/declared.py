@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import numbers
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -57,11 +58,16 @@ def operation(
     )
 
 
+_lock = threading.RLock()  # the states of an operation are operations, too
+
+
 def declared(given: Reduction, name: str = "") -> Operation:
     """Return the operation of a declaration, under its own name or `name`; the same one each time."""
-    name = name or given.name
-    if name in DECLARED:
-        return DECLARED[name]
+    with _lock:  # another thread must not find one without its states
+        return DECLARED.get(name or given.name) or _declare(given, name or given.name)
+
+
+def _declare(given: Reduction, name: str) -> Operation:
     both = given.of_floats, given.of_integers
     floats, integers = (x if isinstance(x, Terms) else None for x in both)
     words = [str(x) if isinstance(x, ProblemError) else "" for x in both]

@@ -44,6 +44,11 @@ class Operation:
     joined: Callable[[list[NDArray[Any]], int, bool], NDArray[Any]] | None = None  # the results from these of parts
 
     @property
+    def words(self) -> str:
+        """What messages call it."""
+        return "a webmm.Reduction" if self.name.startswith("own_") else self.name
+
+    @property
     def compared(self) -> bool:
         """Whether it compares doubles, as pairs of words, for which a device needs no f64."""
         return not (self.sums or self.native)
@@ -144,16 +149,17 @@ def check_types(operation: Operation, dtype: DType, out_dtype: DType) -> None:
 
 def check_declared(operation: Operation, dtype: DType, out_dtype: DType) -> None:
     """Raise ProblemError as `check_types()` does, for a declared operation."""
+    name = operation.words
     if dtype.wide:
-        raise ProblemError(f"{operation.name} is computed in float32; cast its operand, e.g. x.astype('float32')")
+        raise ProblemError(f"{name} is computed in float32; cast its operand, e.g. x.astype('float32')")
     if dtype != I32:
         check_floats("reductions", dtype)
     if why := operation.refused[1 if dtype == I32 else 0]:
-        raise ProblemError(f"{operation.name} does not take {dtype.name}: {why}")
+        raise ProblemError(f"{name} does not take {dtype.name}: {why}")
     natural = operation.out_dtype(dtype)
     if natural not in MATRIX_DTYPES:
         if out_dtype != natural:
-            raise ProblemError(f"{operation.name} of {dtype.name} results in {natural.name}, not in {out_dtype.name}")
+            raise ProblemError(f"{name} of {dtype.name} results in {natural.name}, not in {out_dtype.name}")
     else:
         check_floats("reductions", out_dtype)
 
@@ -161,7 +167,7 @@ def check_declared(operation: Operation, dtype: DType, out_dtype: DType) -> None
 def check_two(operation: Operation, dtype: DType, other: DType | None) -> None:
     """Raise ProblemError unless only an operation of two has a second array, of type `other`, a float if `dtype` is."""
     if operation.two != (other is not None):
-        one = f"{operation.name} is of one array; y is for a Reduction whose map has y"
+        one = f"{operation.words} is of one array; y is for a Reduction whose map has y"
         raise ProblemError("map has y: give the second array, reduce(x, …, y=y)" if operation.two else one)
     if other is not None and other not in ((I32,) if dtype == I32 else MATRIX_DTYPES):
         raise ProblemError(f"x is {dtype.name} and y is {other.name}; cast one, e.g. y.astype('float32')")

@@ -197,7 +197,11 @@ def _link(text: str, numbers: Mapping[str, float], operands: Mapping[str, Any]) 
     if unused := [name for name in names if name not in used and name != X]:
         raise ProblemError(f"epilogue {shown(text)} does not use {', '.join(unused)}")
     typed = {X: REAL} | {f"s{i}": REAL for i in range(len(numbers))} | {f"y{i}": kind for i, kind in enumerate(kinds)}
-    found = compiled(general, tuple(typed.items()))
+    try:
+        found = compiled(general, tuple(typed.items()))
+    except ProblemError:
+        compiled(text, tuple((name, typed[place]) for name, place in names.items()))  # the same in the user's words
+        raise
     if found.kind != REAL:
         raise ProblemError(f"epilogue {shown(text)} is {found.kind}; write float32({text}) for a float")
     return Link(general, found.wgsl, len(numbers), kinds)
