@@ -9,8 +9,7 @@ const { Device, Epilogue, Reduction, quantizeBlocks } = await import(module);
 const device = await Device.open({ gpu });
 const core = device.core;
 
-const whole = (count, by = 7) =>
-  Float32Array.from({ length: count }, (_, i) => ((i * by) % 11) - 5);
+const whole = (count, by = 7) => Float32Array.from({ length: count }, (_, i) => ((i * by) % 11) - 5);
 const host = (count, shape, by) => ({ data: whole(count, by), shape });
 const on = ({ data, shape }) => device.array(data, { shape });
 const results = {};
@@ -19,24 +18,14 @@ const keep = async (name, result) => {
   results[name] = { shape: [...read.shape], data: [...read.data] };
 };
 
-const [a, b, y] = [
-  host(30, [6, 5], 7),
-  host(40, [5, 8], 3),
-  host(48, [6, 8], 5),
-];
+const [a, b, y] = [host(30, [6, 5], 7), host(40, [5, 8], 3), host(48, [6, 8], 5)];
 const [left, right] = [await on(a), await on(b)];
 const compiled = [];
 const create = device.wgpu.createComputePipelineAsync.bind(device.wgpu);
-device.wgpu.createComputePipelineAsync = (given) => (
-  compiled.push(given.label),
-  create(given)
-);
+device.wgpu.createComputePipelineAsync = (given) => (compiled.push(given.label), create(given));
 for (const slope of [0.5, 0.25, 0.25]) {
   const leaky = new Epilogue("where(x > 0, x, slope * x)", { slope });
-  await keep(
-    `leaky ${slope}`,
-    await device.matmul(left, right, { activation: leaky }),
-  );
+  await keep(`leaky ${slope}`, await device.matmul(left, right, { activation: leaky }));
 }
 const pipelines = compiled.length;
 
@@ -51,29 +40,18 @@ for (const [name, part] of Object.entries(parts)) {
   const gate = new Epilogue("x * gate + 1", { gate: array });
   await keep(
     `${name} host`,
-    await device.matmul(
-      HostArray.from(a.data, { shape: a.shape }),
-      HostArray.from(b.data, { shape: b.shape }),
-      {
-        activation: gate,
-      },
-    ),
+    await device.matmul(HostArray.from(a.data, { shape: a.shape }), HostArray.from(b.data, { shape: b.shape }), {
+      activation: gate,
+    }),
   );
   const there = new Epilogue("x * gate + 1", { gate: await on(part) });
-  for (let i = 0; i < 2; i++)
-    await keep(
-      `${name} device`,
-      await device.matmul(left, right, { activation: there }),
-    );
+  for (let i = 0; i < 2; i++) await keep(`${name} device`, await device.matmul(left, right, { activation: there }));
 }
 const weights = quantizeBlocks(HostArray.from(b.data, { shape: b.shape }));
 const own = new Epilogue("silu(x) * y", {
   y: HostArray.from(y.data, { shape: y.shape }),
 });
-await keep(
-  "weights",
-  await device.qmatmulWeights(left, weights, { activation: own }),
-);
+await keep("weights", await device.qmatmulWeights(left, weights, { activation: own }));
 const vector = HostArray.from(a.data.slice(0, 5), { shape: [5] });
 const row = HostArray.from(y.data.slice(0, 8), { shape: [8] });
 await keep(
@@ -83,9 +61,7 @@ await keep(
   }),
 );
 
-const then = new Epilogue("x * k", { k: 2 })
-  .then("relu")
-  .then(new Epilogue("x + k", { k: 1 }));
+const then = new Epilogue("x * k", { k: 2 }).then("relu").then(new Epilogue("x + k", { k: 1 }));
 await keep("then", await device.matmul(left, right, { activation: then }));
 
 const rows = host(903, [3, 301], 5);
@@ -99,18 +75,10 @@ for (const given of JSON.parse(declarations)) {
       ["host", numbers],
       ["device", there],
     ])
-      await keep(
-        `${JSON.stringify(given)} ${where}`,
-        await device.reduce(x, op, { axis: where === "host" ? 1 : 0 }),
-      );
-    const name = [...core.DECLARED.keys()]
-      .filter((each) => typeof given !== "string" || each === given)
-      .pop();
+      await keep(`${JSON.stringify(given)} ${where}`, await device.reduce(x, op, { axis: where === "host" ? 1 : 0 }));
+    const name = [...core.DECLARED.keys()].filter((each) => typeof given !== "string" || each === given).pop();
     const kernel = new (core.STAGES.get("reduce").get("vectorized"))(8, 2);
-    const { wgsl } = await device.bundle.shader(
-      kernel,
-      core.reduction(3, 301, name),
-    );
+    const { wgsl } = await device.bundle.shader(kernel, core.reduction(3, 301, name));
     shaders.push({ text: wgsl.replaceAll(name, "NAME") });
   } catch (error) {
     shaders.push({ error: `${error.name}: ${error.message}` });
@@ -132,26 +100,19 @@ await keep(
 );
 const { memory } = device;
 device.memory = 2048;
-for (const name of ["std", "count_nonzero"])
-  await keep(`parts ${name}`, await device.reduce(numbers, name));
+for (const name of ["std", "count_nonzero"]) await keep(`parts ${name}`, await device.reduce(numbers, name));
 device.memory = memory;
 const dot = new Reduction({ map: "x * y", combine: "a + b", identity: 0 });
 const line = HostArray.from(rows.data.slice(0, 301));
 for (const y of [numbers, line, await on({ data: line.data, shape: [301] })])
-  await keep(
-    `dot ${y.ndim} ${y instanceof HostArray}`,
-    await device.reduce(numbers, dot, { axis: 1, y }),
-  );
+  await keep(`dot ${y.ndim} ${y instanceof HostArray}`, await device.reduce(numbers, dot, { axis: 1, y }));
 await keep("dot there", await device.reduce(there, dot, { axis: 0, y: there }));
 
 const outcomes = [];
 for (const [text, values] of JSON.parse(texts)) {
   try {
     const given = Object.fromEntries(
-      Object.entries(values).map(([name, x]) => [
-        name,
-        Array.isArray(x) ? HostArray.from(x) : x,
-      ]),
+      Object.entries(values).map(([name, x]) => [name, Array.isArray(x) ? HostArray.from(x) : x]),
     );
     const { name } = await new Epilogue(text, given).applied({
       core,
