@@ -14,6 +14,7 @@ from reductions import STAGES, reduce
 import webmm
 from webmm import Device
 from webmm.cases import op_of
+from webmm.debug import inspect
 from webmm.dtypes import BOOL, F32, I32, dtype_of
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.measure.bench import measure
@@ -108,6 +109,11 @@ def test_two_arrays_by_every_stage(device, kernel):
             assert not strays
             want = NUMPY_OF_TWO[given](*(np.moveaxis(each.astype(float), 1, -1) for each in np.broadcast_arrays(x, y)))
             np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-5, err_msg=f"{kernel} {p}")
+
+
+def test_the_running_values_of_two_arrays(device):
+    problem = op_of(f"reduce:{declared(COSINE).name}").problem((3, 45, 1), "float32")
+    assert inspect(device, STAGES[2], problem, 1).right
 
 
 def test_two_arrays_of_any_layout_and_type(device):
@@ -312,6 +318,8 @@ x = np.random.default_rng(7).standard_normal((3, 700)).astype(np.float32) + 3
 with webmm.Device(engine="dawn") as gpu:
     assert np.allclose(webmm.reduce(x, "std", 1, device=gpu), x.std(1, float), rtol=1e-6)
     assert webmm.reduce(gpu.array(x), "all").numpy()
+    dot = webmm.Reduction("x * y", "a + b", 0)
+    assert np.allclose(webmm.reduce(x, dot, 1, y=x[0], device=gpu), x @ x[0], rtol=1e-5)
 print("right")
 """
 
