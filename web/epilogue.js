@@ -5,13 +5,13 @@ import { DeviceArray } from "./engine/array.js";
 import { ProblemError } from "./errors.js";
 import { numbersOf } from "./expressions.js";
 import { HostArray } from "./host.js";
-import { Dict, make } from "./python.js";
+import { Dict, make, repr } from "./python.js";
 import { add, include } from "./templates.js";
 
 /** @import { Call } from "./engine/plans.js" */
 /** @import { HostData } from "./host.js" */
 /** @import { Python } from "./bundle.js" */
-/** One of the functions that are applied in turn: an expression, and the names of its numbers and arrays. @typedef {{text: string, numbers: string[], arrays: string[]}} Link */
+/** One of the functions that are applied in turn: an expression, and the names of its numbers and arrays. @typedef {{text: string, wgsl: boolean, numbers: string[], arrays: string[]}} Link */
 /** A function for a bundle, and its values. @typedef {{name: string, numbers: number[], operands: (DeviceArray | HostArray)[]}} Applied */
 
 const FUNCTIONS = ["elementwise/functions", "elementwise/functions4"]; // templates
@@ -24,11 +24,14 @@ const FUNCTIONS = ["elementwise/functions", "elementwise/functions4"]; // templa
  *
  * The text is an expression of x in the language of Python's `webmm.elementwise()`. Its other names stand for `values`: up to
  * four numbers, and up to three arrays that broadcast to the result. Other values need no other shader, if arrays have the
- * same dtype: float32, float16, int32 or bool.
+ * same dtype: float32, float16, int32 or bool. `new Epilogue({ wgsl })` is an expression in WGSL of x, a vec4f, or code that
+ * defines `fn activate(x: vec4f) -> vec4f`; nothing checks what it computes.
  */
 export class Epilogue {
-  /** @param {string} text @param {Record<string, number | HostData | DeviceArray>} [values] the call that it is passed to throws ProblemError for an invalid text, and for values that it does not use or lacks or that are too many */
-  constructor(text, values = {}) {
+  /** @param {string | {wgsl: string}} given @param {Record<string, number | HostData | DeviceArray>} [values] the call that it is passed to throws ProblemError for an invalid text, and for values that it does not use or lacks or that are too many */
+  constructor(given, values = {}) {
+    const wgsl = typeof given === "object";
+    const text = typeof given === "object" ? given?.wgsl : given;
     if (typeof text !== "string" || !text)
       throw new ProblemError(
         'an epilogue needs a text, such as new Epilogue("where(x > 0, x, slope * x)", { slope: 0.1 })',
@@ -37,7 +40,9 @@ export class Epilogue {
     const numbers = names.filter((name) => typeof values[name] === "number");
     const arrays = names.filter((name) => typeof values[name] !== "number");
     /** @type {Link[]} */
-    this.links = [{ text, numbers, arrays }];
+    this.links = [{ text, wgsl, numbers, arrays }];
+    if (wgsl && names.length)
+      throw new ProblemError(`epilogue ${repr(text)}: WGSL takes x alone, not ${names.join(", ")}`);
     this.numbers = numbers.map((name) => /** @type {number} */ (values[name]));
     this.parts = arrays.map((name) => {
       const x = /** @type {HostData | DeviceArray} */ (values[name]);
@@ -74,7 +79,7 @@ export class Epilogue {
       throw new ProblemError(
         `epilogue ${compiler.shown(this.links.map(({ text }) => text).join(", then "))}: ${this.numbers.length} numbers and ${operands.length} arrays are too many; it may have ${core.MAX_NUMBERS} and ${core.MAX_OPERANDS} in all`,
       );
-    const name = `own_${keyed(links.map((link) => `${link.wgsl} ${link.numbers} ${link.kinds}`).join("\n"))}`;
+    const name = `own_${keyed(links.map((link) => `${link.wgsl} ${link.numbers} ${link.kinds} ${link.numpy}`).join("\n"))}`;
     if (!core.OWN.has(name)) {
       const own = make(core.Function, [name, links]);
       const files = own.calls ? FUNCTIONS : [];
@@ -90,7 +95,8 @@ export class Epilogue {
 }
 
 /** @param {any} core @param {any} compiler @param {Link} link @param {string[]} kinds of its arrays @returns {Python} the translated `Link` */
-function linked(core, compiler, { text, numbers, arrays }, kinds) {
+function linked(core, compiler, { text, wgsl, numbers, arrays }, kinds) {
+  if (wgsl) return make(core.Link, [text, text, 0, [], true]); // in Python with a function of NumPy
   const words = `epilogue ${compiler.shown(text)}`;
   const places = new Dict([["x", "x"]]);
   const typed = new Dict([["x", "f32"]]);

@@ -64,6 +64,10 @@ await keep(
 const then = new Epilogue("x * k", { k: 2 }).then("relu").then(new Epilogue("x + k", { k: 1 }));
 await keep("then", await device.matmul(left, right, { activation: then }));
 
+const softsign = new Epilogue({ wgsl: "x / (1.0 + abs(x))" });
+await keep("wgsl", await device.matmul(left, right, { activation: softsign }));
+await keep("wgsl then", await device.matmul(left, right, { activation: then.then(softsign) }));
+
 const rows = host(903, [3, 301], 5);
 const numbers = HostArray.from(rows.data, { shape: rows.shape });
 const there = await on(rows);

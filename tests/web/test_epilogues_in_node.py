@@ -109,6 +109,7 @@ def test_results_are_numpys(outcome: dict[str, Any]) -> None:
     expected |= {f"{name} {where}": p * part + 1 for name, part in parts.items() for where in ("host", "device")}
     expected |= {"weights": w / (1 + np.exp(-w)) * y, "vector": a.ravel()[:5] @ b - y.ravel()[:8]}
     expected["then"] = np.maximum(p * 2, 0) + 1
+    expected |= {"wgsl": p / (1 + np.abs(p)), "wgsl then": expected["then"] / (1 + np.abs(expected["then"]))}
     rows = whole((3, 301), 5)
     for given, function in REDUCTIONS:
         words = json.dumps(given, separators=(",", ":"))
