@@ -86,10 +86,11 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.wgsl.render": ("ENTRY_POINT", "params_bytes", "render", "tidy"),
 }
 # Attributes that translated code reads of the modules of `choose`, and of objects that JavaScript passes in: devices,
-# arrays, the template environment.
+# arrays, runs, the template environment.
 DESCRIBED = {
     *("candidates", "capabilities", "driver", "engine", "fallbacks", "field", "info", "kind", "name"),
-    *("capacity", "device", "dtype", "element", "get_template", "mT", "ndim", "offset", "render", "shape", "strides"),
+    *("capacity", "device", "dtype", "element", "get_template", "mT", "ndim", "offset", "records"),
+    *("render", "shape", "strides"),
 }
 UNUSED = ("webmm.kernels.base.Kernel.space",)  # methods that nothing on the page calls
 
@@ -104,6 +105,11 @@ LATE: dict[str, tuple[Name, ...]] = {
         *(Name("webmm.learn.drawings.axes", name) for name in ("Point", "roofed", "roofline")),
         *(Name("webmm.learn.drawings.tiles", name) for name in ("legend", "owner_of", "pictured")),
         *(Name("webmm.page.steps", name) for name in ("walked",)),
+    ),
+    "panels.js": (
+        *(Name("webmm.page.runs", name) for name in ("change", "compared", "gained", "likely", "outcomes")),
+        *(Name("webmm.page.runs", name) for name in ("outstanding", "traffic")),
+        *(Name("webmm.page.settings", name) for name in ("nearest", "offered", "upcoming")),
     ),
     "foreign.js": tuple(Name("webmm.foreign.counts", name) for name in ("CHECKED", "Counts", "check_names")),
     "ops.js": tuple(Name("webmm.page.rows", name) for name in ("ROWS", "SHOWN", "FORMS", "FIELDS")),
