@@ -35,6 +35,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         *("axes_of", "check_axes", "check_vector", "each_ikj", "ikj", "ikj_shape", "normalisation_of", "of_nothing"),
         *("reduced_shape", "reduction_of"),
     ),
+    "webmm.arguments.views": ("broadcast", "sliced", "transposed"),
     "webmm.choose": ("candidates",),
     "webmm.choose.gemm": ("attainable", "pieces"),
     "webmm.choose.limits": ("dispatch_limits",),
