@@ -1,7 +1,7 @@
 // @ts-check
 /** Charts and tables of records: bars, the roofline, and the table. Colours come from the style sheet. */
 
-import { div, drawn, figures, h, percent, row, scrolled, table, time } from "./dom.js";
+import { div, drawn, figures, h, percent, row, scrolled, span, table, time } from "./dom.js";
 import { shape, speedOf, unitOf } from "./ops.js";
 import { bytesOf, flopsOf } from "./webmm.js";
 
@@ -41,9 +41,9 @@ export class Bars {
             (depth > (stages[i - 1]?.depth ?? 0) ? "└\u2002" : depth ? "\u2002\u2002" : ""),
           h("a", { href }, label),
         ),
-        h("span", { class: "track" }, h("span", { class: "bar" })),
-        h("span", { class: "value" }, ""),
-        h("span", { class: "note" }, summary),
+        span("track", span("bar")),
+        span("value"),
+        span("note", summary),
       ),
     );
     this.element.replaceChildren(...this.#rows);
@@ -116,7 +116,7 @@ export function tableOf(records, caption) {
   const rows = ordered.map((r) =>
     row([r.kernel, changes(r)], r.status === "ok" ? figuresOf(r) : [failed(r)], { class: r === best ? "best" : "" }),
   );
-  const more = h("span", { class: "narrow" }, `. Swipe the table for ${heads.slice(4).join(", ")}.`);
+  const more = span("narrow", `. Swipe the table for ${heads.slice(4).join(", ")}.`);
   return div("", h("p", { class: "hint" }, caption, more), scrolled(caption, table(heads, rows)));
 }
 
@@ -125,7 +125,7 @@ function changes(record) {
   const settings = Object.entries(record.config)
     .filter(([name]) => SHOWN.has(name))
     .map(([name, value]) => `${name}\u00a0${value}`);
-  return settings.length ? h("span", { class: "config" }, settings.join(" · ")) : null;
+  return settings.length ? span("config", settings.join(" · ")) : null;
 }
 const SHOWN = new Set(["dot", "size", "tile", "bm", "bn", "bk", "tm", "tn", "wx", "wy", "lanes"]);
 

@@ -95,24 +95,21 @@ export const button = (id, words, onclick, props) =>
 /** Those of a button for the main action of a panel. */
 export const PRIMARY = { class: "primary" };
 
-/**
- * A labelled control.
- * @param {string} label @param {HTMLElement} control @param {string} [hint]
- */
+/** @param {string} kind its classes @param {...Child} children */
+export const span = (kind, ...children) => h("span", { class: kind }, ...children);
+
+/** A labelled control. @param {string} label @param {HTMLElement} control @param {string} [hint] */
 export const field = (label, control, hint) =>
-  h(
-    "label",
-    { class: "field" },
-    h("span", { class: "label" }, label),
-    control,
-    hint && h("span", { class: "hint" }, hint),
-  );
+  h("label", { class: "field" }, span("label", label), control, hint && span("hint", hint));
 
 /** @param {readonly (string | [string, string])[]} list values, or values with their text */
 export const options = (list) =>
   list.map((each) =>
     Array.isArray(each) ? h("option", { value: each[0] }, each[1]) : h("option", { value: each }, each),
   );
+
+/** @param {readonly any[]} words @returns {[string, string][]} options whose values are their numbers */
+export const numbered = (words) => words.map((each, i) => [String(i), String(each)]);
 
 /** @param {Props} props @param {readonly (string | [string, string])[]} [list] as of `options()` */
 export const select = (props, list = []) => h("select", props, ...options(list));

@@ -1,7 +1,7 @@
 // @ts-check
 /** A comparison of two runs, such as this browser and Python on the same machine. */
 
-import { div, figures, h, options, row, scrolled, select, table } from "../dom.js";
+import { div, figures, h, options, row, scrolled, select, span, table } from "../dom.js";
 import { shape, speedOf, unitOf } from "../ops.js";
 
 /** @import { App } from "../main.js" */
@@ -51,7 +51,7 @@ export function comparison(app, { compared, likely }) {
       const any = /** @type {RunRecord} */ (p ?? q);
       const ratio = p?.gflops && q?.gflops ? `${figures(q.gflops / p.gflops)} ×` : "";
       const sizes = [...new Set([p, q].flatMap((r) => (r ? shape(r) : [])))].join(" and ");
-      const about = h("span", { class: "config" }, `${sizes} ${any.dtype}, ${unitOf(any)}`);
+      const about = span("config", `${sizes} ${any.dtype}, ${unitOf(any)}`);
       return row([any.kernel, about], a === b ? [figure(p)] : [figure(p), figure(q), ratio]);
     });
     const who = (/** @type {RunRecord[]} */ records) =>

@@ -2,7 +2,7 @@
 /** The Explain panel: for each stage its change, a picture of its tile, its memory traffic, its shader, and sliders to try other tunables. */
 
 import { Bench } from "../bench.js";
-import { PRIMARY, button, div, drawn, field, figures, h, options, select, time } from "../dom.js";
+import { PRIMARY, button, div, drawn, field, figures, h, numbered, options, select, span, time } from "../dom.js";
 import { shape, speedOf, unitOf } from "../ops.js";
 import { taskOf } from "../prepared.js";
 import { dataclasses } from "../python.js";
@@ -36,10 +36,7 @@ export async function setup(app, root) {
   const sliders = div("sliders");
   const reason = h("p", { class: "reason", id: "explain-reason" });
   const outcome = h("p", { class: "outcome", id: "explain-outcome", role: "status" });
-  const op = select(
-    { id: "explain-op", onchange: chooseOp },
-    ops.map(({ title }, i) => [String(i), title]),
-  );
+  const op = select({ id: "explain-op", onchange: chooseOp }, numbered(ops.map(({ title }) => title)));
   const sizes = select({ id: "explain-size", onchange: moved });
   const dtypes = select({ id: "explain-dtype", onchange: moved });
   const run = button("explain-run", "Run this configuration", measure, PRIMARY);
@@ -185,20 +182,17 @@ export async function setup(app, root) {
       choose(bundle.wrap(nearest(kernel.of, tunable.name, values[Number(input.value)], starts)));
     };
     const range = { type: "range", id, min: 0, max: values.length - 1, step: 1, disabled: values.length < 2 };
-    const listed = /** @type {[string, string][]} */ (
-      values.map((/** @type {any} */ value, /** @type {number} */ i) => [String(i), String(value)])
-    );
     const input =
       typeof tunable.default === "number"
         ? h("input", { ...range, oninput: set })
-        : select({ id, onchange: set }, listed);
+        : select({ id, onchange: set }, numbered(values));
     input.dataset.tunable = tunable.name;
     return h(
       "label",
       { class: "slider" },
-      h("span", { class: "label" }, tunable.name.toUpperCase(), typeof tunable.default === "number" && output),
+      span("label", tunable.name.toUpperCase(), typeof tunable.default === "number" && output),
       input,
-      h("span", { class: "hint" }, tunable.doc),
+      span("hint", tunable.doc),
     );
   }
 

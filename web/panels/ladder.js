@@ -3,7 +3,7 @@
 
 import { Bench, Operands, ladder } from "../bench.js";
 import { Bars, fastest, rooflineChart, tableOf } from "../charts.js";
-import { PRIMARY, button, div, download, field, figures, h, options, select } from "../dom.js";
+import { PRIMARY, button, div, download, field, figures, h, numbered, options, select } from "../dom.js";
 import { shape, speedOf, unitOf } from "../ops.js";
 import { toJson } from "../records.js";
 import { DeviceLostError, inWords } from "../webmm.js";
@@ -26,10 +26,7 @@ export function setup(app, root) {
   const { device } = app;
   const { ladders, shown } = app.bundle.index;
   const titles = ["Matrix product", ...ladders, ...shown.flatMap(([title, checked]) => (checked ? [title] : []))];
-  const ops = select(
-    { id: "ladder-op", name: "op", onchange: choose },
-    titles.map((title, i) => [String(i), title]),
-  );
+  const ops = select({ id: "ladder-op", name: "op", onchange: choose }, numbered(titles));
   const sizes = select({ id: "ladder-size", name: "size" });
   const dtypes = select({ id: "ladder-dtype", name: "dtype" });
   const run = button("ladder-run", "Run the ladder", start, PRIMARY);
