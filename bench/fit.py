@@ -17,6 +17,7 @@ import dataclasses
 import gzip
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ class Cases:
         self.family, self.prior = family, Model(machine, {})
         self.kernels: list[Kernel[Any]] = []
         times, problems, near = [], [], []
-        tables: dict[str, tuple[list[int], list[Numbers]]] = {}
+        tables: dict[str, tuple[list[int], list[Sequence[float]]]] = {}
         self.ranges = []
         for i, (problem, found) in enumerate(measured.items()):
             first = len(self.kernels)
@@ -71,7 +72,9 @@ class Cases:
             problems += [i] * len(found)
             near += [max(0.05, math.exp(1 - us / min(found.values()))) for us in found.values()]
         self.times, self.problems, self.counts = np.array(times), np.array(problems), np.array(near)
-        self.tables = {kind: (np.array(owners), np.array(rows)) for kind, (owners, rows) in sorted(tables.items())}
+        self.tables = {
+            kind: (np.array(owners), np.array(rows, float)) for kind, (owners, rows) in sorted(tables.items())
+        }
         names = [shape(kernel) for kernel in self.kernels]
         self.settings = sorted(set(names))
         self.setting = np.array([self.settings.index(name) for name in names])
@@ -89,7 +92,8 @@ class Cases:
         """Return the times that the coefficients predict, without the weights per setting."""
         total = np.zeros(len(self.times))
         for coefficients, (owners, rows) in zip(self.named(logarithms).values(), self.tables.values(), strict=True):
-            np.add.at(total, owners, parts_of_time(rows, coefficients, self.prior.machine)[0])
+            columns = dict(zip(models.COLUMNS, rows.T, strict=True))
+            np.add.at(total, owners, parts_of_time(columns, coefficients, self.prior.machine)[0])
         return total
 
     def aspects(self, family: Family) -> Numbers:

@@ -48,6 +48,17 @@ export function blank(device, problem) {
   return filled(device, new Uint8Array(extent.end * extent.dtype.itemsize).fill(255).buffer, extent);
 }
 
+/**
+ * Prepare a launch whose result is poisoned.
+ * @param {Device} device @param {any} problem translated @param {(result: DeviceArray) => Promise<Launch>} prepare
+ * @param {(result: DeviceArray) => Promise<Verdict>} check its contents after the launch has run
+ */
+export async function opened(device, problem, prepare, check) {
+  const result = await blank(device, problem);
+  const free = () => result.free();
+  return orFree(free, async () => ({ launch: await prepare(result), verdict: () => check(result), free }));
+}
+
 /** The operands of a matrix product, whose result is checked against one computed on the CPU. @implements {Case<Kernel | Pasted>} */
 export class Operands {
   /** @param {Device} device @param {Problem} problem @param {DeviceArray} a @param {DeviceArray} b @param {Checker} checker */
@@ -105,13 +116,9 @@ export class Operands {
   }
 
   /** @param {Kernel | Pasted} kernel */
-  async open(kernel) {
-    const c = await blank(this.device, this.device.bundle.problem(this.problem)); // an element that is not written is NaN
-    const free = () => c.free();
-    return orFree(free, async () => {
-      const launch = await this.#launch(kernel, this.problem, [this.a, this.b, c]);
-      return { launch, verdict: () => this.#verdict(c), free };
-    });
+  open(kernel) {
+    const launch = (/** @type {DeviceArray} */ c) => this.#launch(kernel, this.problem, [this.a, this.b, c]);
+    return opened(this.device, this.device.bundle.problem(this.problem), launch, (c) => this.#verdict(c));
   }
 
   /** @param {DeviceArray} c @returns {Promise<Verdict>} */
@@ -272,60 +279,4 @@ export async function* ladder(bench, kernels, problem, prepare, onStart = () => 
   } finally {
     on.free();
   }
-}
-
-/**
- * Search the page's configurations for the fastest within `budget` seconds: the recommended ones first, then neighbours of
- * the best so far, and every third time another one.
- * @param {Bench} bench @param {Problem} problem @param {number} budget
- * @param {(kernel: Kernel, done: number, total: number) => void} [onStart]
- * @returns {AsyncGenerator<RunRecord>}
- */
-export async function* tune(bench, problem, budget, onStart = () => {}) {
-  const { device } = bench;
-  const operands = await Operands.random(device, problem);
-  const started = performance.now();
-  const left = untried(device, problem);
-  const total = left.length;
-  /** @type {{kernel: Kernel, seconds: number} | null} */
-  let best = null;
-  try {
-    for (let turn = 0; left.length > 0; turn++) {
-      if (bench.signal?.aborted || performance.now() - started > budget * 1e3) return;
-      /** @type {Kernel} */
-      const kernel = left.splice(next(left, best?.kernel ?? null, turn), 1)[0];
-      onStart(kernel, turn, total);
-      /** @type {RunRecord} */
-      const record = await bench.run(kernel, operands, { slowerThan: best ? 2.5 * best.seconds + 0.001 : Infinity });
-      if (record.median_us && (!best || record.median_us / 1e6 < best.seconds)) {
-        best = { kernel, seconds: record.median_us / 1e6 };
-      }
-      yield record;
-    }
-  } finally {
-    operands.free();
-  }
-}
-
-/** All configurations of the page: first the one that `choose` returns, then the defaults of the stages, the last stage first. @param {Device} device @param {Problem} problem */
-function untried(device, problem) {
-  const stages = [...device.kernels.values()];
-  const chosen = device.choose(problem);
-  const defaults = device.bundle.stages.map((name) => device.stage(name)).reverse();
-  const others = stages.flat();
-  return [...new Set([chosen, ...defaults, ...others])];
-}
-
-/** The index in `left` of the next candidate. @param {Kernel[]} left @param {Kernel | null} best @param {number} turn */
-function next(left, best, turn) {
-  if (!best || turn <= new Set(left.map((kernel) => kernel.name)).size) return 0; // the chosen one and the defaults come first
-  if (turn % 3 === 0) return (turn * 7919) % left.length;
-  const distance = (/** @type {Kernel} */ kernel) =>
-    Object.keys(kernel.config).filter((name) => kernel.config[name] !== best.config[name]).length +
-    (kernel.name === best.name ? 0 : 4);
-  let nearest = 0;
-  left.forEach((kernel, i) => {
-    if (distance(kernel) < distance(left[nearest])) nearest = i;
-  });
-  return nearest;
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** Charts and tables of records: bars, the roofline, and the table. Colours come from the style sheet. */
 
-import { drawn, figures, h, percent, time } from "./dom.js";
+import { div, drawn, figures, h, percent, row, scrolled, span, table, time } from "./dom.js";
 import { shape, speedOf, unitOf } from "./ops.js";
 import { bytesOf, flopsOf } from "./webmm.js";
 
@@ -41,9 +41,9 @@ export class Bars {
             (depth > (stages[i - 1]?.depth ?? 0) ? "└\u2002" : depth ? "\u2002\u2002" : ""),
           h("a", { href }, label),
         ),
-        h("span", { class: "track" }, h("span", { class: "bar" })),
-        h("span", { class: "value" }, ""),
-        h("span", { class: "note" }, summary),
+        span("track", span("bar")),
+        span("value"),
+        span("note", summary),
       ),
     );
     this.element.replaceChildren(...this.#rows);
@@ -98,7 +98,7 @@ export class Bars {
 }
 
 /** @param {RunRecord[]} records of one problem @param {string} caption @returns {HTMLElement} a table of all measured values */
-export function table(records, caption) {
+export function tableOf(records, caption) {
   const called = records.some((r) => r.call_us);
   const ordered = [...records].sort((r, q) => (q.gflops ?? -1) - (r.gflops ?? -1));
   const best = fastest(records);
@@ -111,36 +111,13 @@ export function table(records, caption) {
     exponent(r.max_error),
     exponent(r.error_bound),
   ];
+  const failed = (/** @type {RunRecord} */ { status, reason }) =>
+    h("td", { colSpan: heads.length - 1, class: "reason" }, h("b", {}, status), ` ${reason ?? ""}`);
   const rows = ordered.map((r) =>
-    h(
-      "tr",
-      { class: r === best ? "best" : "" },
-      h("th", { scope: "row" }, r.kernel, changes(r)),
-      ...(r.status === "ok"
-        ? figuresOf(r).map((x) => h("td", { class: "number" }, x))
-        : [h("td", { colSpan: heads.length - 1, class: "reason" }, h("b", {}, r.status), ` ${r.reason ?? ""}`)]),
-    ),
+    row([r.kernel, changes(r)], r.status === "ok" ? figuresOf(r) : [failed(r)], { class: r === best ? "best" : "" }),
   );
-  return h(
-    "div",
-    {},
-    h(
-      "p",
-      { class: "hint" },
-      caption,
-      h("span", { class: "narrow" }, `. Swipe the table for ${heads.slice(4).join(", ")}.`),
-    ),
-    h(
-      "div",
-      { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
-      h(
-        "table",
-        {},
-        h("thead", {}, h("tr", {}, ...heads.map((head) => h("th", { scope: "col" }, head)))),
-        h("tbody", {}, ...rows),
-      ),
-    ),
-  );
+  const more = span("narrow", `. Swipe the table for ${heads.slice(4).join(", ")}.`);
+  return div("", h("p", { class: "hint" }, caption, more), scrolled(caption, table(heads, rows)));
 }
 
 /** @param {RunRecord} record */
@@ -148,7 +125,7 @@ function changes(record) {
   const settings = Object.entries(record.config)
     .filter(([name]) => SHOWN.has(name))
     .map(([name, value]) => `${name}\u00a0${value}`);
-  return settings.length ? h("span", { class: "config" }, settings.join(" · ")) : null;
+  return settings.length ? span("config", settings.join(" · ")) : null;
 }
 const SHOWN = new Set(["dot", "size", "tile", "bm", "bn", "bk", "tm", "tn", "wx", "wy", "lanes"]);
 

@@ -1,7 +1,7 @@
 // @ts-check
 /** The choice of kernels: translated Python code decides whether a kernel can run on a device and which is likely the fastest. */
 
-import { LIMITS, MATRIX_UNITS, SIZE_CONTROL } from "./engine/adapters.js";
+import { LIMITS, SIZE_CONTROL } from "./engine/adapters.js";
 import { ProblemError, UnsupportedError } from "./errors.js";
 import { Dict, dataclasses, frozenset, provide, str } from "./python.js";
 import { hyphened } from "./text.js";
@@ -11,9 +11,6 @@ import { hyphened } from "./text.js";
 /** @import { Problem } from "./problems.js" */
 /** @import { RunRecord } from "./records.js" */
 /** @import { Engine as Device } from "./engine/engine.js" */
-
-const PACKED_DOT = "packed_4x8_integer_dot_product"; // the WGSL feature with dot4U8Packed and dot4I8Packed
-const SWITCH = "Chromium offers it with --enable-unsafe-webgpu, on GPUs with matrix units";
 
 /** @type {Python[]} the user's records for the device whose choice is in progress */
 let learned = [];
@@ -96,24 +93,9 @@ export class Choices {
 
   /** @param {Python} kernel @param {Python} problem @returns {string | null} why `kernel` cannot compute `problem` on this device, or null if it can */
   refused(kernel, problem) {
-    if (kernel.matrix_shape && !this.device.features.has(MATRIX_UNITS))
-      return `needs the feature ${MATRIX_UNITS}: ${SWITCH}`;
-    return kernel.check(problem, this.capabilities) ?? this.#unfit(kernel);
-  }
-
-  /** @param {Python} kernel @returns {string | null} why this browser cannot run its shader, or null: conditions that do not exist in Python */
-  #unfit(kernel) {
-    const { info, features, spelling } = this.device;
-    if (kernel.dot === "builtin" && !features.has(PACKED_DOT))
-      return `needs the feature ${PACKED_DOT}, which ${info.name} does not have`;
-    if (!this.core.assured(kernel, this.capabilities)) {
-      const needs = `needs subgroups of ${kernel.exact ? "exactly" : "at least"} ${kernel.subgroup} lanes`;
-      return `${needs}; ${info.name} has ${info.subgroup} to ${info.subgroupMax}, and cannot be asked for a size`;
-    }
-    if (!kernel.matrix_shape) return null;
-    const spelled = kernel.spelling ?? "current";
-    if (spelled === spelling) return null;
-    return `uses the ${spelled} spelling of fragment loads and stores; this engine compiles ${spelling ? `the ${spelling} one` : "none"}`;
+    const { info, spelling } = this.device;
+    const sizes = [info.subgroup, info.subgroupMax];
+    return this.core.refused(kernel, problem, this.capabilities, sizes, spelling);
   }
 
   /** @param {Python} kernel @returns {Python} the kernel in the spelling that the engine compiles, if it has a choice of spellings */

@@ -85,28 +85,67 @@ export function download(name, data, type) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/**
- * A labelled control.
- * @param {string} label @param {HTMLElement} control @param {string} [hint]
- */
-export function field(label, control, hint) {
-  return h(
-    "label",
-    { class: "field" },
-    h("span", { class: "label" }, label),
-    control,
-    hint && h("span", { class: "hint" }, hint),
+/** @param {string} kind its classes, separated by spaces @param {...Child} children */
+export const div = (kind, ...children) => h("div", { class: kind || null }, ...children);
+
+/** @param {string} id @param {string} words @param {(() => unknown) | null} onclick @param {Props} [props] */
+export const button = (id, words, onclick, props) =>
+  h("button", { type: "button", ...(id && { id }), ...(onclick && { onclick }), ...props }, words);
+
+/** Those of a button for the main action of a panel. */
+export const PRIMARY = { class: "primary" };
+
+/** @param {string} kind its classes @param {...Child} children */
+export const span = (kind, ...children) => h("span", { class: kind }, ...children);
+
+/** A labelled control. @param {string} label @param {HTMLElement} control @param {string} [hint] */
+export const field = (label, control, hint) =>
+  h("label", { class: "field" }, span("label", label), control, hint && span("hint", hint));
+
+/** @param {readonly (string | [string, string])[]} list values, or values with their text */
+export const options = (list) =>
+  list.map((each) =>
+    Array.isArray(each) ? h("option", { value: each[0] }, each[1]) : h("option", { value: each }, each),
   );
+
+/** @param {readonly any[]} words @returns {[string, string][]} options whose values are their numbers */
+export const numbered = (words) => words.map((each, i) => [String(i), String(each)]);
+
+/** @param {Props} props @param {readonly (string | [string, string])[]} [list] as of `options()` */
+export const select = (props, list = []) => h("select", props, ...options(list));
+
+/** A line that tells how a task goes. @param {string} id @param {string} [words] */
+export const messageLine = (id, words = "") => h("p", { class: "message", id, role: "status" }, words);
+
+/** @param {HTMLElement} message @param {string} words @param {boolean} [wrong] whether they tell an error */
+export function say(message, words, wrong = false) {
+  message.textContent = words;
+  message.classList.toggle("error", wrong);
 }
 
-/** @param {Props} props @param {(string | [string, string])[]} options values, or values with their text */
-export function select(props, options) {
-  return h(
-    "select",
+/** What may be wider than the page. @param {string} label @param {Child} content */
+export const scrolled = (label, content) =>
+  h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": label }, content);
+
+/** @param {Child[]} heads of the columns; without any the table has no head @param {Node[]} rows @param {string} [caption] @param {Props} [props] */
+export const table = (heads, rows, caption, props) =>
+  h(
+    "table",
     props,
-    ...options.map((o) => (Array.isArray(o) ? h("option", { value: o[0] }, o[1]) : h("option", { value: o }, o))),
+    caption && h("caption", {}, caption),
+    heads.length > 0 &&
+      h("thead", {}, h("tr", {}, ...heads.map((x) => (x === "" ? h("td") : h("th", { scope: "col" }, x))))),
+    h("tbody", {}, ...rows),
   );
-}
+
+/** A row of a table. @param {Child[]} name its header @param {Child[]} cells figures, or elements td @param {Props} [props] */
+export const row = (name, cells, props) =>
+  h(
+    "tr",
+    props,
+    h("th", { scope: "row" }, ...name),
+    ...cells.map((x) => (x instanceof Node ? x : h("td", { class: "number" }, x))),
+  );
 
 /** @returns {string} */
 export function systemName() {

@@ -1,10 +1,8 @@
 // @ts-check
 /** The exhibits of ops: stages on problems of a few sizes with random inputs, whose results translated Python checks. */
 
-import { blank, written } from "./bench.js";
+import { blank, opened, written } from "./bench.js";
 import { MEANINGS, breather, spread } from "./check.js";
-import { orFree } from "./engine/guard.js";
-import { NDArray } from "./numpy.js";
 import { shape } from "./ops.js";
 import { taskOf } from "./prepared.js";
 import { list, provide } from "./python.js";
@@ -20,8 +18,7 @@ export { blank };
 
 const COMPARED = 2 ** 20; // elements of which every row is compared; of larger arrays evenly spread rows
 
-for (const [name, meaning] of Object.entries(MEANINGS))
-  provide(`webmm.wgsl.activations.${name}`, (x) => new NDArray(x.data.map(meaning)));
+provide("webmm.cases.elementwise.activated", (name, row) => row.map(MEANINGS[name]));
 
 /**
  * Compare a result with the row's reference.
@@ -104,13 +101,9 @@ export class RowCase {
   }
 
   /** @param {Rung} rung */
-  async open(rung) {
-    const y = await blank(this.device, this.of);
-    const free = () => y.free();
-    return orFree(free, async () => {
-      const launch = await this.device.launches.get(rung.kernel.of, this.of, [this.x, y]);
-      return { launch, verdict: () => this.#verdict(y), free };
-    });
+  open(rung) {
+    const launch = (/** @type {DeviceArray} */ y) => this.device.launches.get(rung.kernel.of, this.of, [this.x, y]);
+    return opened(this.device, this.of, launch, (y) => this.#verdict(y));
   }
 
   /** @param {DeviceArray} y @returns {Promise<Verdict>} */

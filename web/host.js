@@ -58,15 +58,58 @@ export function checkedShape(shape) {
   return [...lengths];
 }
 
+/** What arrays in host memory and on devices have in common; `strides` and `offset` count elements. */
+export class Shaped {
+  /** @param {readonly number[]} shape @param {ElementType} dtype @param {readonly number[]} [strides] @param {number} [offset] */
+  constructor(shape, dtype, strides = denseStrides(shape), offset = 0) {
+    this.shape = shape;
+    this.dtype = dtype;
+    this.strides = strides;
+    this.offset = offset;
+  }
+
+  /** The number of axes. */
+  get ndim() {
+    return this.shape.length;
+  }
+
+  /** The number of elements. */
+  get size() {
+    return sizeOf(this.shape);
+  }
+
+  /** The length of the last axis but one. */
+  get rows() {
+    return this.shape[this.ndim - 2];
+  }
+
+  /** The length of the last axis. */
+  get columns() {
+    return this.shape[this.ndim - 1];
+  }
+
+  /** Whether the elements are in row-major order without gaps. */
+  get contiguous() {
+    return isDense(this.shape, this.strides);
+  }
+}
+
+/** @param {readonly number[]} shape @param {readonly number[]} strides @returns {boolean} whether they are those of a row-major array without gaps */
+export function isDense(shape, strides) {
+  const dense = denseStrides(shape);
+  return shape.every((length, axis) => length === 1 || strides[axis] === dense[axis]);
+}
+
 /**
  * A dense row-major array in host memory. `data` is the typed array with the elements, float16 as bits in a Uint16Array;
  * `floats()` and `toList()` return them as numbers.
  *
  *     HostArray.from([[1, 2], [3, 4]]).shape; // [2, 2]
  */
-export class HostArray {
+export class HostArray extends Shaped {
   /** @param {Elements} data @param {readonly number[]} shape @param {ElementType} dtype */
   constructor(data, shape, dtype) {
+    super(shape, dtype);
     if (data.length !== sizeOf(shape)) {
       throw new ProblemError(
         `an array of shape [${shape}] needs ${sizeOf(shape)} elements; the data has ${data.length}`,
@@ -78,35 +121,6 @@ export class HostArray {
       );
     }
     this.data = data;
-    this.shape = shape;
-    this.dtype = dtype;
-    this.offset = 0;
-    this.contiguous = true;
-  }
-
-  /** The number of axes. */
-  get ndim() {
-    return this.shape.length;
-  }
-
-  /** The number of elements. */
-  get size() {
-    return this.data.length;
-  }
-
-  /** The steps along the axes, in elements, as those of a DeviceArray. */
-  get strides() {
-    return denseStrides(this.shape);
-  }
-
-  /** The length of the last axis but one. */
-  get rows() {
-    return this.shape[this.shape.length - 2];
-  }
-
-  /** The length of the last axis. */
-  get columns() {
-    return this.shape[this.shape.length - 1];
   }
 
   /** @returns {Float32Array} the elements as float32; for a float32 array `data` itself, not a copy */

@@ -1,13 +1,14 @@
 // @ts-check
 /** The page: opens the device, describes it, and loads the panels. */
 
-import { byId, figures, h, size, systemName, time } from "./dom.js";
+import { button, byId, figures, h, say, size, systemName, time } from "./dom.js";
 import { Bench, Operands } from "./bench.js";
 import { shape } from "./ops.js";
 import { fromFragment, fromJson, toJson } from "./records.js";
 import { Device, DeviceLostError, Matrix, NoAdapterError, UnsupportedError, inWords } from "./webmm.js";
 
 /** @import { RunRecord, Roofline } from "./webmm.js" */
+/** @typedef {HTMLButtonElement | HTMLInputElement | HTMLSelectElement} Control */
 
 /** The panels; each is loaded when it is first shown. @type {Record<string, () => Promise<{setup: (app: App, root: HTMLElement) => void}>>} */
 const PANELS = {
@@ -98,7 +99,7 @@ export class App extends EventTarget {
 
   /**
    * Run one task on the GPU at a time, so that measurements do not disturb each other.
-   * @param {() => Promise<void>} work
+   * @param {() => Promise<unknown>} work
    */
   async exclusively(work) {
     if (this.#busy) throw new UnsupportedError("the GPU is busy with another measurement or product; stop it or wait");
@@ -113,19 +114,28 @@ export class App extends EventTarget {
   }
 
   /**
-   * As `exclusively()`, with the control that started it disabled; an error is told in `message`.
-   * @param {HTMLButtonElement} control @param {HTMLElement} message @param {() => Promise<void>} work
+   * As `exclusively()`; meanwhile controls are disabled, except for the one that stops the work, and its progress is shown.
+   * An error is told in `message`.
+   * @param {Control | Control[]} controls @param {HTMLElement} message @param {(signal: AbortSignal) => Promise<unknown>} work
+   * @param {{stop?: HTMLButtonElement, progress?: HTMLProgressElement}} [more]
    */
-  async attempt(control, message, work) {
-    control.disabled = true;
+  async attempt(controls, message, work, { stop, progress } = {}) {
+    const controller = new AbortController();
+    const started = (/** @type {boolean} */ on) => {
+      for (const control of [controls].flat()) control.disabled = on;
+      if (stop) Object.assign(stop, { disabled: !on, onclick: () => controller.abort() });
+      progress?.classList.toggle("on", on);
+    };
+    started(true);
     message.classList.remove("error");
     try {
-      await this.exclusively(work);
+      await this.exclusively(() => work(controller.signal));
     } catch (error) {
-      message.textContent = inWords(error);
-      message.classList.add("error");
+      const lost = error instanceof DeviceLostError;
+      say(message, lost ? `Stopped: the GPU was lost (${inWords(error)}).` : inWords(error), true);
     } finally {
-      control.disabled = false;
+      started(false);
+      if (progress) progress.value = 0;
     }
   }
 
@@ -139,46 +149,41 @@ export class App extends EventTarget {
   keepTuned(records) {
     const kept = this.tuned().filter((r) => !records.some((s) => s.dtype === r.dtype && shape(s) === shape(r)));
     const all = [...records.filter((r) => r.status === "ok"), ...kept].slice(0, 40);
-    try {
-      localStorage.setItem(TUNED, toJson(all));
-    } catch {
-      // private windows may refuse storage; then the records are used for this visit only
-    }
+    remembered(TUNED, toJson(all));
     this.device.learn(all);
   }
 
   /** @returns {RunRecord[]} */
   tuned() {
     try {
-      return fromJson(localStorage.getItem(TUNED) ?? "", this.bundle);
+      return fromJson(remembered(TUNED) ?? "", this.bundle);
     } catch {
       return []; // nothing stored yet, or nothing that this version can read
     }
   }
 }
 
+/** What the browser keeps for later visits; private windows may refuse that. @param {string} key @param {string} [value] to be kept from now on @returns {string | null} */
+function remembered(key, value) {
+  try {
+    if (value !== undefined) localStorage.setItem(key, value);
+    return localStorage.getItem(key);
+  } catch {
+    return null;
+  }
+}
+
 /** Use the system's colour scheme until the visitor chooses one. */
 function setupTheme() {
-  const stored = () => {
-    try {
-      return localStorage.getItem("webmm.theme");
-    } catch {
-      return null;
-    }
-  };
   const show = (/** @type {string | null} */ theme) => {
     if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
   };
-  show(stored());
+  show(remembered("webmm.theme"));
   byId("theme").addEventListener("click", () => {
     const dark = getComputedStyle(document.documentElement).getPropertyValue("--is-dark").trim() === "1";
     const theme = dark ? "light" : "dark";
     show(theme);
-    try {
-      localStorage.setItem("webmm.theme", theme);
-    } catch {
-      // then the choice holds for this visit
-    }
+    remembered("webmm.theme", theme);
   });
 }
 
@@ -270,7 +275,7 @@ async function firstProduct(app) {
 /** @param {App} app */
 function watchForLoss(app) {
   app.device.lost.then((reason) => {
-    const retry = h("button", { type: "button", onclick: () => location.reload() }, "Reload the page");
+    const retry = button("", "Reload the page", () => location.reload());
     banner(`The GPU was lost: ${reason}. Your results are still shown; save them before you reload.`, retry);
     document.body.classList.add("lost");
     app.dispatchEvent(new Event("lost"));

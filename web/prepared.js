@@ -85,7 +85,7 @@ export class PreparedCase {
   get rungs() {
     const { bundle } = this.device;
     const { kernels, problem } = this.known;
-    return kernels.map((kernel) => new Rung(this.device.fitted(bundle.wrap(kernel), problem)));
+    return kernels.map((kernel) => new Rung(this.device.choices.fitted(bundle.wrap(kernel), problem)));
   }
 
   /** The stages of the ladder: of kernels with equal labels, for different subgroup sizes, the first that can run. */

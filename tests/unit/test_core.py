@@ -80,7 +80,7 @@ def script(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the JavaScript modules needed for rendering."""
     folder: Path = tmp_path_factory.mktemp("core")
     shutil.copytree(WEB / "python", folder / "python")
-    for name in ("python.js", "numpy.js", "templates.js", "errors.js", "dom.js"):
+    for name in ("python.js", "templates.js", "errors.js", "dom.js"):
         shutil.copy(WEB / name, folder / name)
     (folder / "package.json").write_text('{"type": "module"}')
     (folder / "bundle").mkdir()

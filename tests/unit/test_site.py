@@ -41,7 +41,7 @@ def site() -> Iterator[ModuleType]:
         ("index.md", "[![p](docs/page.png)](docs/page.png)", "[![p](page.png)](page.png)"),
         ("matmul.md", "[a](../bench/README.md#other-libraries-for-the-web)", None),
         ("bench/README.md", "[a](../docs/results.md)", "[a](../results.md)"),
-        ("matmul.md", "[a](../web/numpy.js), [b](../shaders)", "a, b"),
+        ("matmul.md", "[a](../web/half.js), [b](../shaders)", "a, b"),
         ("matmul.md", "[a](https://example.org/x.md) [b](#here)", "[a](https://example.org/x.md) [b](#here)"),
         ("matmul.md", "[a](nowhere.md) [b](../web/nowhere.js)", "[a](nowhere.md) [b](../web/nowhere.js)"),
         ("matmul.md", "It is <!-- gain x y -->1.9<!-- end --> times", "It is 1.9 times"),
@@ -58,7 +58,7 @@ def test_links_are_those_of_the_site(site: ModuleType, page: str, text: str, exp
 def test_files_outside_the_site_are_in_the_repository(site: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site, "ADDRESS", "https://example.org/webmm")
     link = site.linker("matmul.md", lambda path: False)
-    assert site.prose("[a](../web/numpy.js)", link) == "[a](https://example.org/webmm/blob/main/web/numpy.js)"
+    assert site.prose("[a](../web/half.js)", link) == "[a](https://example.org/webmm/blob/main/web/half.js)"
     assert site.prose("[a](../shaders)", link) == "[a](https://example.org/webmm/tree/main/shaders)"
 
 

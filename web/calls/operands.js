@@ -4,7 +4,7 @@
 import { ProblemError } from "../errors.js";
 import { DeviceArray } from "../engine/array.js";
 import { gathered } from "../engine/transfer.js";
-import { ELEMENTS, HostArray, denseStrides, sizeOf } from "../host.js";
+import { ELEMENTS, HostArray, denseStrides, isDense, sizeOf } from "../host.js";
 
 /** An array in host memory or on a device. @typedef {DeviceArray | HostArray} Data */
 /** @import { Call } from "../engine/plans.js" */
@@ -16,10 +16,8 @@ import { ELEMENTS, HostArray, denseStrides, sizeOf } from "../host.js";
  */
 export function viewOf(x, shape, strides, offset = 0) {
   if (x instanceof DeviceArray) return new DeviceArray(x.storage, shape, x.dtype, strides, x.offset + offset);
-  const dense = denseStrides(shape);
   const size = sizeOf(shape);
-  const plain = shape.every((length, axis) => length === 1 || strides[axis] === dense[axis]);
-  const data = plain
+  const data = isDense(shape, strides)
     ? x.data.subarray(offset, offset + size)
     : gathered(x.data, ELEMENTS[x.dtype].of(size), shape, strides, offset);
   return new HostArray(data, shape, x.dtype);

@@ -2,7 +2,7 @@
 /** Arrays of any rank on a device, and views of them, as in webmm/engine/array.py. */
 
 import { FreedArrayError, ProblemError } from "../errors.js";
-import { ELEMENTS, checkedShape, denseStrides, sizeOf } from "../host.js";
+import { ELEMENTS, Shaped, checkedShape, denseStrides, sizeOf } from "../host.js";
 import { download } from "./transfer.js";
 
 /** @import { ElementType, HostArray } from "../host.js" */
@@ -58,19 +58,16 @@ function signatureOf(text) {
  * `await device.array(data)`, and read it with `await array.read()`. `free()` releases the buffer at once, for all arrays
  * that share it; using any of them afterwards throws FreedArrayError. `strides` and `offset` count elements.
  */
-export class DeviceArray {
+export class DeviceArray extends Shaped {
   #storage;
 
   /**
    * @param {Storage} storage @param {readonly number[]} shape @param {ElementType} dtype
    * @param {readonly number[]} [strides] @param {number} [offset]
    */
-  constructor(storage, shape, dtype, strides = denseStrides(shape), offset = 0) {
+  constructor(storage, shape, dtype, strides, offset) {
+    super(shape, dtype, strides, offset);
     this.#storage = storage;
-    this.shape = shape;
-    this.dtype = dtype;
-    this.strides = strides;
-    this.offset = offset;
     this.knownSignature = 0;
   }
 
@@ -95,15 +92,6 @@ export class DeviceArray {
     return /** @type {GPUBuffer} */ (this.storage.buffer);
   }
 
-  get ndim() {
-    return this.shape.length;
-  }
-
-  /** The number of elements. */
-  get size() {
-    return sizeOf(this.shape);
-  }
-
   /** The size of the elements in bytes. */
   get nbytes() {
     return this.size * ELEMENTS[this.dtype].itemsize;
@@ -119,22 +107,6 @@ export class DeviceArray {
     return this.#storage === other.#storage;
   }
 
-  /** The length of the last axis but one. */
-  get rows() {
-    return this.shape[this.ndim - 2];
-  }
-
-  /** The length of the last axis. */
-  get columns() {
-    return this.shape[this.ndim - 1];
-  }
-
-  /** Whether the elements are in row-major order without gaps. */
-  get contiguous() {
-    const dense = denseStrides(this.shape);
-    return this.shape.every((length, axis) => length === 1 || this.strides[axis] === dense[axis]);
-  }
-
   // Views
 
   /** A view with the axes reversed; no copy. */
@@ -145,23 +117,12 @@ export class DeviceArray {
   /** A view with the last two axes exchanged, which transposes each matrix of a batch; no copy. */
   get mT() {
     if (this.ndim < 2) throw new ProblemError(`an array of shape [${this.shape}] holds no matrices to transpose`);
-    const axes = this.shape.map((_, axis) => axis);
-    axes.push(.../** @type {[number, number]} */ (axes.splice(-2).reverse()));
-    return this.transpose(...axes);
+    return this.transpose(...this.shape.slice(0, -2).keys(), -1, -2);
   }
 
   /** Permute the axes. @param {...number} axes each axis once; by default all of them, reversed @returns {DeviceArray} a view; no copy */
   transpose(...axes) {
-    const order = axes.length
-      ? axes.map((axis) => this.#axis(axis))
-      : this.shape.map((_, axis) => this.ndim - 1 - axis);
-    if (order.length !== this.ndim || new Set(order).size !== this.ndim) {
-      throw new ProblemError(`the axes [${axes}] must name each of the array's ${this.ndim} axes once`);
-    }
-    return this.#view(
-      order.map((axis) => this.shape[axis]),
-      order.map((axis) => this.strides[axis]),
-    );
+    return this.#view(this.device.core.transposed(this, axes));
   }
 
   /**
@@ -171,24 +132,10 @@ export class DeviceArray {
    * @param {...Range} ranges missing ones select the whole axis @returns {DeviceArray} a view; no copy
    */
   slice(...ranges) {
-    if (ranges.length > this.ndim) throw new ProblemError(`${ranges.length} ranges for an array of ${this.ndim} axes`);
-    const [shape, strides] = [/** @type {number[]} */ ([]), /** @type {number[]} */ ([])];
-    let offset = this.offset;
-    this.shape.forEach((length, axis) => {
-      const range = ranges[axis] ?? [];
-      if (typeof range === "number") {
-        if (!Number.isInteger(range) || range < -length || range >= length) {
-          throw new ProblemError(`index ${range} is out of range for axis ${axis}, of length ${length}`);
-        }
-        offset += (range < 0 ? range + length : range) * this.strides[axis];
-        return;
-      }
-      const { start, count, step } = indices(range, length);
-      if (count) offset += start * this.strides[axis];
-      shape.push(count);
-      strides.push(step * this.strides[axis]);
-    });
-    return this.#view(shape, strides, offset);
+    const given = ranges.map((range) =>
+      Array.isArray(range) ? [0, 1, 2].map((i) => range[i] ?? null) : (range ?? null),
+    );
+    return this.#view(this.device.core.sliced(this, given));
   }
 
   /** Give a contiguous array another shape. @param {...number} shape one length may be -1: it follows from the others @returns {DeviceArray} a view; no copy */
@@ -198,32 +145,17 @@ export class DeviceArray {
     if (sizeOf(lengths) !== this.size)
       throw new ProblemError(`an array of ${this.size} elements cannot have the shape [${shape}]`);
     if (!this.contiguous) throw new ProblemError("only a contiguous array can be reshaped without a copy");
-    return this.#view(lengths, denseStrides(lengths));
+    return this.#view({ shape: lengths, strides: denseStrides(lengths), offset: this.offset });
   }
 
   /** Repeat the array along new leading axes and axes of length 1. @param {...number} shape @returns {DeviceArray} a view; no copy */
   broadcastTo(...shape) {
-    const lengths = checkedShape(shape);
-    const extra = lengths.length - this.ndim;
-    const fits = extra >= 0 && this.shape.every((length, axis) => length === lengths[axis + extra] || length === 1);
-    if (!fits) throw new ProblemError(`an array of shape [${this.shape}] does not broadcast to [${shape}]`);
-    const strides = lengths.map((length, axis) =>
-      axis < extra || this.shape[axis - extra] !== length ? 0 : this.strides[axis - extra],
-    );
-    return this.#view(lengths, strides);
+    return this.#view(this.device.core.broadcast(this, checkedShape(shape)));
   }
 
-  /** @param {readonly number[]} shape @param {readonly number[]} strides @param {number} [offset] */
-  #view(shape, strides, offset = this.offset) {
+  /** @param {{shape: readonly number[], strides: readonly number[], offset: number}} layout a translated `Layout` */
+  #view({ shape, strides, offset }) {
     return new DeviceArray(this.storage, shape, this.dtype, strides, offset);
-  }
-
-  /** @param {number} axis */
-  #axis(axis) {
-    if (!Number.isInteger(axis) || axis < -this.ndim || axis >= this.ndim) {
-      throw new ProblemError(`axis ${axis} is out of range: the array has ${this.ndim} axes`);
-    }
-    return axis < 0 ? axis + this.ndim : axis;
   }
 
   // Data
@@ -247,20 +179,4 @@ export class DeviceArray {
   toString() {
     return `DeviceArray ${this.shape.join("x")} ${this.dtype} ${this.#storage.buffer ? `on ${this.device.info.name}` : "freed"}`;
   }
-}
-
-/** Resolve a range as Python's `slice(start, stop, step).indices(length)`. @param {readonly (number | null | undefined)[]} range @param {number} length */
-function indices([start, stop, step], length) {
-  const by = step ?? 1;
-  for (const index of [start, stop, by]) {
-    if (index != null && !Number.isInteger(index))
-      throw new ProblemError(`a range is [start, stop, step] in whole numbers, not ${index}`);
-  }
-  if (by === 0) throw new ProblemError("the step of a range must not be 0");
-  const [least, most] = by > 0 ? [0, length] : [-1, length - 1];
-  const clamped = (/** @type {number | null | undefined} */ index, /** @type {number} */ missing) =>
-    index == null ? missing : Math.min(Math.max(index < 0 ? index + length : index, least), most);
-  const [first, last] =
-    by > 0 ? [clamped(start, 0), clamped(stop, length)] : [clamped(start, length - 1), clamped(stop, -1)];
-  return { start: first, count: Math.max(0, Math.ceil((last - first) / by)), step: by };
 }

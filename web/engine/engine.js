@@ -155,10 +155,7 @@ export class Engine {
   /** Allocate an array of zeros. @param {readonly number[]} shape @param {ElementType} [dtype] @returns {Promise<DeviceArray>} */
   async zeros(shape, dtype = "float32") {
     const array = await this.empty(shape, dtype);
-    this.flush();
-    const encoder = this.wgpu.createCommandEncoder();
-    encoder.clearBuffer(array.buffer);
-    this.wgpu.queue.submit([encoder.finish()]);
+    this.submissions.commands((encoder) => encoder.clearBuffer(array.buffer));
     return array;
   }
 
@@ -169,10 +166,7 @@ export class Engine {
     );
     try {
       const bytes = await this.guard.using("downloading", async () => {
-        this.flush();
-        const encoder = this.wgpu.createCommandEncoder();
-        encoder.copyBufferToBuffer(buffer, offset, staging, 0, size);
-        this.wgpu.queue.submit([encoder.finish()]);
+        this.submissions.commands((encoder) => encoder.copyBufferToBuffer(buffer, offset, staging, 0, size));
         await staging.mapAsync(GPUMapMode.READ);
         return staging.getMappedRange().slice(0);
       });
@@ -198,11 +192,6 @@ export class Engine {
   /** The page's configurations of each stage for this device, the default first. @returns {Map<string, Kernel[]>} */
   get kernels() {
     return this.choices.kernels;
-  }
-
-  /** @param {Kernel} kernel @param {any} problem translated @returns {Kernel} the kernel; if it is for matrix units, in the device's fragments and with tiles that suit the problem */
-  fitted(kernel, problem) {
-    return this.choices.fitted(kernel, problem);
   }
 
   /** Use tuning records in the choice of kernels; records of other adapters are ignored. @param {RunRecord[]} records */

@@ -101,11 +101,11 @@ export class Call {
   /** Copy a dense array to another one of the same dtype and size. @param {DeviceArray} from @param {DeviceArray} to */
   copy(from, to) {
     this.complete = false;
-    this.device.flush();
-    const encoder = this.device.wgpu.createCommandEncoder();
     const { itemsize } = ELEMENTS[from.dtype];
-    encoder.copyBufferToBuffer(from.buffer, from.offset * itemsize, to.buffer, to.offset * itemsize, from.nbytes);
-    this.device.wgpu.queue.submit([encoder.finish()]);
+    const [source, target] = [from.offset * itemsize, to.offset * itemsize];
+    this.device.submissions.commands((encoder) =>
+      encoder.copyBufferToBuffer(from.buffer, source, to.buffer, target, from.nbytes),
+    );
   }
 
   close() {

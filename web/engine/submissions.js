@@ -25,9 +25,16 @@ export class Submissions {
 
   /** Submit a launch `count` times, each in its own compute pass. @param {Launch} launch @param {number} count */
   submit(launch, count) {
+    this.commands((encoder) => {
+      for (let i = 0; i < count; i++) encode(encoder, launch);
+    });
+  }
+
+  /** Submit commands, after what is queued. @param {(encoder: GPUCommandEncoder) => void} write */
+  commands(write) {
     this.flush();
     const encoder = this.wgpu.createCommandEncoder();
-    for (let i = 0; i < count; i++) encode(encoder, launch);
+    write(encoder);
     this.wgpu.queue.submit([encoder.finish()]);
   }
 

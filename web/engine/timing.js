@@ -70,20 +70,17 @@ async function timestamps(device, launch, samples, batch) {
     device.wgpu.createBuffer({ size: 16 * samples, usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC }),
   ]);
   try {
-    for (let i = 0; i < samples; i++) {
-      const encoder = device.wgpu.createCommandEncoder();
-      for (let j = 0; j < batch; j++) {
-        /** @type {GPUComputePassTimestampWrites} */
-        const writes = { querySet: queries };
-        if (j === 0) writes.beginningOfPassWriteIndex = 2 * i;
-        if (j === batch - 1) writes.endOfPassWriteIndex = 2 * i + 1;
-        encode(encoder, launch, j === 0 || j === batch - 1 ? writes : undefined);
-      }
-      device.wgpu.queue.submit([encoder.finish()]);
-    }
-    const encoder = device.wgpu.createCommandEncoder();
-    encoder.resolveQuerySet(queries, 0, 2 * samples, resolved, 0);
-    device.wgpu.queue.submit([encoder.finish()]);
+    for (let i = 0; i < samples; i++)
+      device.submissions.commands((encoder) => {
+        for (let j = 0; j < batch; j++) {
+          /** @type {GPUComputePassTimestampWrites} */
+          const writes = { querySet: queries };
+          if (j === 0) writes.beginningOfPassWriteIndex = 2 * i;
+          if (j === batch - 1) writes.endOfPassWriteIndex = 2 * i + 1;
+          encode(encoder, launch, j === 0 || j === batch - 1 ? writes : undefined);
+        }
+      });
+    device.submissions.commands((encoder) => encoder.resolveQuerySet(queries, 0, 2 * samples, resolved, 0));
     const ticks = new BigInt64Array(await device.read(resolved, 16 * samples));
     return Array.from({ length: samples }, (_, i) => Number(ticks[2 * i + 1] - ticks[2 * i]) / 1e9 / batch);
   } finally {

@@ -1,7 +1,7 @@
 // @ts-check
 /** What the sliders' changes of a stage gain on this device: each alone, and all together. */
 
-import { figures, h } from "../dom.js";
+import { button, figures, h, row, table as tableOf } from "../dom.js";
 import { speedOf, unitOf } from "../ops.js";
 
 /** @import { Kernel, RunRecord } from "../webmm.js" */
@@ -9,11 +9,7 @@ import { speedOf, unitOf } from "../ops.js";
 /** @param {import("../main.js").App} app @param {() => (kernel: Kernel) => Promise<RunRecord>} measuring how to measure on the problem that is chosen now */
 export function ablation(app, measuring) {
   const table = h("div", { id: "explain-ablation", role: "status" });
-  const run = h(
-    "button",
-    { type: "button", id: "explain-ablate", hidden: true, onclick: start },
-    "What each change gains",
-  );
+  const run = button("explain-ablate", "What each change gains", start, { hidden: true });
   /** @type {[standard: Kernel, changed: Kernel] | null} */
   let pair = null;
   return { table, run, show };
@@ -49,30 +45,21 @@ export function ablation(app, measuring) {
     const gain = (/** @type {RunRecord | null} */ r) => Number(r?.gflops ?? NaN) / Number(base?.gflops ?? NaN);
     const joint = others[changes.length];
     const expected = others.slice(0, changes.length).reduce((product, r) => product * gain(r), 1);
-    const row = (/** @type {string} */ name, /** @type {RunRecord | null} */ r, /** @type {string} */ times) =>
-      h(
-        "tr",
-        {},
-        h("th", { scope: "row" }, name),
-        h("td", { class: "number" }, r && (r.gflops ? `${figures(speedOf(r))} ${unitOf(r)}` : r.status)),
-        h("td", { class: "number" }, times),
-      );
+    const speed = (/** @type {RunRecord | null} */ r) =>
+      r && (r.gflops ? `${figures(speedOf(r))} ${unitOf(r)}` : r.status);
     const times = (/** @type {number} */ x) => (Number.isFinite(x) ? `${figures(x)} ×` : "–");
-    table.replaceChildren(
-      h(
-        "table",
-        {},
-        h(
-          "tbody",
-          {},
-          row(standard.label, base, "1 ×"),
-          ...changes.map((_, i) => row(words[i], others[i], others[i] ? times(gain(others[i])) : "impossible alone")),
-          ...(joint === undefined
-            ? []
-            : [row("all together", joint, times(gain(joint))), row("expected if independent", null, times(expected))]),
-        ),
-      ),
-    );
+    const rows = [
+      row([standard.label], [speed(base), "1 ×"]),
+      ...others
+        .slice(0, changes.length)
+        .map((r, i) => row([words[i]], [speed(r), r ? times(gain(r)) : "impossible alone"])),
+    ];
+    if (joint !== undefined)
+      rows.push(
+        row(["all together"], [speed(joint), times(gain(joint))]),
+        row(["expected if independent"], [null, times(expected)]),
+      );
+    table.replaceChildren(tableOf([], rows));
     app.announce(String(table.textContent));
   }
 }

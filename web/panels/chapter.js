@@ -1,22 +1,21 @@
 // @ts-check
 /** The chapters of the course: their text, loaded on demand, and the gain of a stage on this device where it is told. */
 
-import { byId, figures, h } from "../dom.js";
+import { button, byId, div, figures, h } from "../dom.js";
 import { shape, speedOf, unitOf } from "../ops.js";
 import { inWords } from "../webmm.js";
 import { highlighted } from "./code.js";
 
 /** @import { App } from "../main.js" */
-/** @import { RunRecord } from "../webmm.js" */
 
 /**
  * @param {App} app
- * @param {{runs: (op: string, ...stages: string[]) => boolean, measure: (name: string, follows: string) => Promise<string>}} panel whether it runs these stages of an op, and how to measure a stage and the one that it follows
+ * @param {{runs: (op: string, ...stages: string[]) => boolean, measure: (name: string, follows: string) => Promise<string>, gained: any}} panel whether it runs these stages of an op, how to measure a stage and the one that it follows, and `gained()` of webmm/page/runs.py
  */
-export function chapterView(app, { runs, measure }) {
+export function chapterView(app, { runs, measure, gained }) {
   const { bundle } = app;
   const element = h("article", { class: "card chapter", id: "chapter", hidden: true });
-  const gain = h("div", {});
+  const gain = div("");
   let shown = "";
   /** @type {string | undefined} of the section that was asked for */
   let anchor;
@@ -77,14 +76,14 @@ export function chapterView(app, { runs, measure }) {
   function hereOf(of, name) {
     const { follows } = bundle.stage(name, of);
     if (!follows) return [];
-    const [record, before] = pair(of, name, follows);
+    const [record, before] = gained(app.measured, of, [name, follows], shape);
     const words = h("p", { role: "status" }, notes.get(`${of}/${name}`));
     if (record && before)
       words.replaceChildren(
         h("strong", {}, `${figures(Number(record.gflops) / Number(before.gflops))} × ${follows} on this device`),
         `: ${figures(speedOf(record))} against ${figures(speedOf(before))} ${unitOf(record)} at ${shape(record)} ${record.dtype}.`,
       );
-    const run = h("button", { type: "button", onclick: start }, `Measure ${follows} and ${name} here`);
+    const run = button("", `Measure ${follows} and ${name} here`, start);
     return runs(of, name, follows) && !record ? [words, run] : [words];
 
     async function start() {
@@ -93,22 +92,5 @@ export function chapterView(app, { runs, measure }) {
       notes.set(`${of}/${name}`, await measure(name, follows).catch(inWords));
       fillAll();
     }
-  }
-
-  /** The fastest measurements of two stages on the problem that was last measured with both. @param {string} of @param {string} name @param {string} follows @returns {RunRecord[]} */
-  function pair(of, name, follows) {
-    const on = (/** @type {RunRecord} */ r) => `${r.variant} ${shape(r)} ${r.dtype}`;
-    const fastest = (/** @type {string} */ stage, /** @type {string} */ problem) =>
-      app.measured
-        .filter((r) => (r.op ?? "gemm") === of && r.kernel === stage && on(r) === problem)
-        .reduce(
-          (best, r) => (best && Number(best.gflops) >= Number(r.gflops) ? best : r),
-          /** @type {RunRecord | null} */ (null),
-        );
-    for (const problem of new Set(app.measured.map(on))) {
-      const [ours, theirs] = [fastest(name, problem), fastest(follows, problem)];
-      if (ours && theirs) return [ours, theirs];
-    }
-    return [];
   }
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** The code of a stage: its WGSL, and naga's translation of the stage's default configuration to MSL or HLSL. */
 
-import { h, select } from "../dom.js";
+import { button, div, h, select } from "../dom.js";
 import { inWords } from "../webmm.js";
 
 /** @import { App } from "../main.js" */
@@ -17,14 +17,10 @@ const TARGETS = [
 
 /** @param {App} app */
 export function codeView({ bundle }) {
-  const wgsl = h("pre", { tabIndex: 0, role: "region", "aria-label": "WGSL", id: "explain-code" });
-  const other = h("pre", {
-    tabIndex: 0,
-    role: "region",
-    "aria-label": "Translation by naga",
-    id: "explain-translated",
-    hidden: true,
-  });
+  const region = (/** @type {string} */ id, /** @type {string} */ label) =>
+    h("pre", { tabIndex: 0, role: "region", "aria-label": label, id });
+  const [wgsl, other] = [region("explain-code", "WGSL"), region("explain-translated", "Translation by naga")];
+  other.hidden = true;
   const title = h("span", {}, "WGSL");
   const about = h("p", { class: "hint", id: "explain-naga", hidden: true });
   const sizes = select({ id: "explain-sizes", "aria-label": "Sizes", onchange: () => again() }, [
@@ -32,15 +28,10 @@ export function codeView({ bundle }) {
     ["general", "for any size"],
   ]);
   const target = select({ id: "explain-target", "aria-label": "Language", onchange: showOther }, TARGETS);
-  const copy = h("button", { type: "button", id: "explain-copy", onclick: copyCode }, "Copy");
-  const texts = h("div", { class: "texts" }, wgsl, other);
-  const element = h(
-    "div",
-    { class: "card code" },
-    h("div", { class: "code-head" }, title, h("span", { class: "row" }, sizes, target, copy)),
-    about,
-    texts,
-  );
+  const copy = button("explain-copy", "Copy", copyCode);
+  const texts = div("texts", wgsl, other);
+  const head = div("code-head", title, h("span", { class: "row" }, sizes, target, copy));
+  const element = div("card code", head, about, texts);
   /** @type {Kernel | null} */
   let shown = null;
   let text = "";
@@ -100,23 +91,6 @@ export function codeView({ bundle }) {
     }
     setTimeout(() => (copy.textContent = "Copy"), 2000);
   }
-}
-
-/** @param {string} wgsl @returns {string} the part of a stage's header that describes its change from an earlier stage, or "" */
-export function changedIn(wgsl) {
-  /** @type {string[]} */
-  const words = [];
-  for (const line of wgsl.split("\n")) {
-    const comment = line.replace(/^\/\/\s*/, "").trim();
-    if (/^(Changed from|The first stage|Made for)/.test(comment)) words.push(comment);
-    else if (
-      words.length > 0 &&
-      (!line.startsWith("//") || /^(Dispatch |Edges:|Shapes:|Workgroup memory:|Storage:|Needs )/.test(comment))
-    )
-      break;
-    else if (words.length > 0) words.push(comment);
-  }
-  return words.join(" ");
 }
 
 const TOKENS =

@@ -2,14 +2,14 @@
 /** The Explain panel: for each stage its change, a picture of its tile, its memory traffic, its shader, and sliders to try other tunables. */
 
 import { Bench } from "../bench.js";
-import { drawn, field, figures, h, select, time } from "../dom.js";
+import { PRIMARY, button, div, drawn, field, figures, h, numbered, options, select, span, time } from "../dom.js";
 import { shape, speedOf, unitOf } from "../ops.js";
 import { taskOf } from "../prepared.js";
 import { dataclasses } from "../python.js";
 import { inWords } from "../webmm.js";
 import { ablation } from "./ablate.js";
 import { chapterView } from "./chapter.js";
-import { changedIn, codeView } from "./code.js";
+import { codeView } from "./code.js";
 import { explained, products } from "./ops.js";
 import { stepsView } from "./steps.js";
 import { trafficView } from "./traffic.js";
@@ -23,29 +23,23 @@ const RUN = "stages run in Explain, this browser";
 export async function setup(app, root) {
   const { bundle, device } = app;
   const { legend, owner_of: ownerOf, pictured } = await bundle.module("drawings.js");
+  const { change, gained, nearest, offered } = await bundle.module("panels.js");
   const ops = explained(app);
   /** @type {import("./ops.js").Explained} */
   let source = products(app);
   let kernel = source.kernel(source.first, source.usual, "float32");
   let standard = kernel; // the configuration that the stage was opened with
   const stages = h("div", { class: "stages", role: "radiogroup", "aria-label": "Stage" });
-  const about = h("div", { class: "about-stage" });
+  const about = div("about-stage");
   const changed = h("p", {});
   const picture = h("figure", { class: "tile-picture" });
-  const sliders = h("div", { class: "sliders" });
+  const sliders = div("sliders");
   const reason = h("p", { class: "reason", id: "explain-reason" });
   const outcome = h("p", { class: "outcome", id: "explain-outcome", role: "status" });
-  const op = select(
-    { id: "explain-op", onchange: chooseOp },
-    ops.map(({ title }, i) => [String(i), title]),
-  );
-  const sizes = select({ id: "explain-size", onchange: moved }, []);
-  const dtypes = select({ id: "explain-dtype", onchange: moved }, []);
-  const run = h(
-    "button",
-    { type: "button", class: "primary", id: "explain-run", onclick: measure },
-    "Run this configuration",
-  );
+  const op = select({ id: "explain-op", onchange: chooseOp }, numbered(ops.map(({ title }) => title)));
+  const sizes = select({ id: "explain-size", onchange: moved });
+  const dtypes = select({ id: "explain-dtype", onchange: moved });
+  const run = button("explain-run", "Run this configuration", measure, PRIMARY);
   const traffic = trafficView(app);
   const code = codeView(app);
   const steps = stepsView(app);
@@ -58,35 +52,25 @@ export async function setup(app, root) {
     runs: (name, ...names) =>
       source.measure !== null && source.op === name && names.every((each) => source.stages.includes(each)),
     measure: measureBoth,
+    gained,
   });
 
   root.append(
-    h(
-      "div",
-      { class: "lead choice" },
-      h("div", {}, h("h2", {}, "Why each stage is faster"), h("a", { href: "#explain/contents" }, "All chapters")),
-      h("div", { class: "controls" }, field("Operation", op), field("Size", sizes), field("Element type", dtypes)),
+    div(
+      "lead choice",
+      div("", h("h2", {}, "Why each stage is faster"), h("a", { href: "#explain/contents" }, "All chapters")),
+      div("controls", field("Operation", op), field("Size", sizes), field("Element type", dtypes)),
       stages,
     ),
-    h(
-      "div",
-      { class: "explain" },
-      h("div", { class: "story" }, about, h("div", { class: "row" }, chapter.gain, steps.jump)),
-      h(
-        "div",
-        { class: "workbench" },
+    div(
+      "explain",
+      div("story", about, div("row", chapter.gain, steps.jump)),
+      div(
+        "workbench",
         code.element,
-        h(
-          "div",
-          { class: "card" },
-          picture,
-          sliders,
-          reason,
-          h("div", { class: "row" }, run, ablate.run, outcome),
-          ablate.table,
-        ),
+        div("card", picture, sliders, reason, div("row", run, ablate.run, outcome), ablate.table),
       ),
-      h("div", { class: "story" }, chapter.element, steps.element, traffic.element),
+      div("story", chapter.element, steps.element, traffic.element),
     ),
   );
   app.addEventListener("place", () => void go());
@@ -143,18 +127,13 @@ export async function setup(app, root) {
 
   /** Show the op's sizes, element types and stages, and open its first stage. */
   function offer() {
-    const option = (/** @type {[string, string]} */ [value, words]) => h("option", { value }, words);
-    sizes.replaceChildren(...source.sizes.map(option));
+    sizes.replaceChildren(...options(source.sizes));
     sizes.value = source.usual;
-    dtypes.replaceChildren(...source.dtypes.map(option));
-    const radio = (/** @type {string} */ name) =>
-      h("input", {
-        type: "radio",
-        name: "stage",
-        value: name,
-        checked: name === source.first,
-        onchange: () => visit(name),
-      });
+    dtypes.replaceChildren(...options(source.dtypes));
+    const radio = (/** @type {string} */ name) => {
+      const props = { value: name, checked: name === source.first, onchange: () => visit(name) };
+      return h("input", { type: "radio", name: "stage", ...props });
+    };
     stages.replaceChildren(...source.stages.map((name) => h("label", {}, radio(name), h("span", {}, name))));
     open(source.first);
   }
@@ -195,71 +174,33 @@ export async function setup(app, root) {
 
   /** A slider over the candidates of a tunable, or a list if they are not numbers. @param {Tunable} tunable */
   function control(tunable) {
-    const values = valuesOf(tunable.name);
+    const values = offered(kernel.of, tunable.name);
     const id = `tunable-${tunable.name}`;
     const output = h("output", { htmlFor: id });
-    const change = () => choose(nearest(tunable.name, values[Number(input.value)]));
+    const set = () => {
+      const starts = source.offered?.(kernel.name)?.map(({ of }) => of) ?? null;
+      choose(bundle.wrap(nearest(kernel.of, tunable.name, values[Number(input.value)], starts)));
+    };
+    const range = { type: "range", id, min: 0, max: values.length - 1, step: 1, disabled: values.length < 2 };
     const input =
       typeof tunable.default === "number"
-        ? h("input", {
-            type: "range",
-            id,
-            min: 0,
-            max: values.length - 1,
-            step: 1,
-            disabled: values.length < 2,
-            oninput: change,
-          })
-        : select(
-            { id, onchange: change },
-            values.map((value, i) => [String(i), String(value)]),
-          );
+        ? h("input", { ...range, oninput: set })
+        : select({ id, onchange: set }, numbered(values));
     input.dataset.tunable = tunable.name;
     return h(
       "label",
       { class: "slider" },
-      h("span", { class: "label" }, tunable.name.toUpperCase(), typeof tunable.default === "number" && output),
+      span("label", tunable.name.toUpperCase(), typeof tunable.default === "number" && output),
       input,
-      h("span", { class: "hint" }, tunable.doc),
+      span("hint", tunable.doc),
     );
-  }
-
-  /** @param {string} name @returns {(number | string)[]} */
-  function valuesOf(name) {
-    const tunable = kernel.stage.tunables.find((t) => t.name === name);
-    const values = new Set([...(tunable?.candidates ?? []), kernel.config[name]]);
-    return [...values].sort((x, y) => (typeof x === "number" && typeof y === "number" ? x - y : 0));
-  }
-
-  /** The valid configuration with `name` set to `value` that differs least from the current one. @param {string} name @param {number | string} value */
-  function nearest(name, value) {
-    const same = (/** @type {Kernel} */ other) =>
-      bundle.configured(kernel.name, { ...other.config, [name]: value }, kernel.of.op);
-    const distance = (/** @type {Kernel} */ other) =>
-      Object.entries(kernel.config).reduce((sum, [key, x]) => {
-        const y = other.config[key];
-        if (key === name || x === y) return sum;
-        return sum + 1 + (typeof x === "number" && typeof y === "number" ? Math.abs(Math.log2(x / y)) / 8 : 0);
-      }, 0);
-    const others = (neighbours() ?? []).flatMap((other) => same(other) ?? []);
-    return same(kernel) ?? others.reduce((best, k) => (distance(k) < distance(best) ? k : best), others[0] ?? kernel);
-  }
-
-  /** Configurations of the stage to start from: for matrix products those that the page offers, for other ops those with one other value. @returns {Kernel[] | undefined} */
-  function neighbours() {
-    if (source.offered) return source.offered(kernel.name);
-    const one = (/** @type {Tunable} */ { name, candidates }) =>
-      candidates.flatMap(
-        (value) => bundle.configured(kernel.name, { ...kernel.config, [name]: value }, kernel.of.op) ?? [],
-      );
-    return kernel.stage.tunables.flatMap(one);
   }
 
   function moveSliders() {
     for (const input of /** @type {NodeListOf<HTMLInputElement>} */ (sliders.querySelectorAll("[data-tunable]"))) {
       const name = String(input.dataset.tunable);
       const value = kernel.config[name];
-      input.value = String(valuesOf(name).indexOf(value));
+      input.value = String(offered(kernel.of, name).indexOf(value));
       if (input.type === "range") input.setAttribute("aria-valuetext", String(value));
       const output = input.parentElement?.querySelector("output");
       if (output) output.textContent = String(value);
@@ -311,7 +252,7 @@ export async function setup(app, root) {
     const suited = suitedTo(kernel, problem());
     const { name } = suited.dtype;
     const text = await code.show(kernel, suited, name === dtypes.value ? "" : ` for ${name}`);
-    if (text) changed.textContent = changedIn(text);
+    if (text) changed.textContent = change(text);
   }
 
   /** The problem with an element type that the stage supports. @param {Kernel} of @param {any} asked */

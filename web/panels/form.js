@@ -2,11 +2,11 @@
 /** The form of an op of one array: the visitor's X, along its rows; the op's row checks the result. */
 
 import { exponent } from "../charts.js";
-import { field, h, select, time } from "../dom.js";
+import { PRIMARY, button, div, field, messageLine, select } from "../dom.js";
 import { blank, compared } from "../exhibits.js";
 import { Matrix, UnsupportedError } from "../webmm.js";
 import { available } from "./ladder.js";
-import { operand, show } from "./matrices.js";
+import { judge, operand, show, timed } from "./matrices.js";
 
 /** @import { App } from "../main.js" */
 
@@ -15,17 +15,11 @@ export function form(app, name) {
   const { bundle, device } = app;
   const x = operand(app, "X");
   const dtype = select({ id: "form-dtype" }, available(app));
-  const message = h("p", { class: "message", id: "form-message", role: "status" });
-  const run = h("button", { type: "button", class: "primary", id: "form-run", onclick: start }, `Compute ${name}`);
-  const result = h("div", { class: "result" });
-  return h(
-    "div",
-    {},
-    h("div", { class: "operands" }, x.element),
-    h("div", { class: "controls" }, field("Element type", dtype), run),
-    message,
-    result,
-  );
+  const message = messageLine("form-message");
+  const run = button("form-run", `Compute ${name}`, start, PRIMARY);
+  const result = div("result");
+  const controls = div("controls", field("Element type", dtype), run);
+  return div("", div("operands", x.element), controls, message, result);
 
   async function start() {
     message.textContent = "Computing …";
@@ -40,22 +34,14 @@ export function form(app, name) {
     const host = given.as(/** @type {import("../webmm.js").DType} */ (dtype.value));
     const row = await bundle.row(.../** @type {[string, string?]} */ (name.split(":")));
     const problem = row.problem([host.rows, host.columns, 1], host.dtype);
-    const { pipelines } = device;
-    const [started, compiled] = [performance.now(), pipelines.count];
     const kernel = device.choose(problem);
-    const y = await computed(kernel.of, problem, host);
-    const spent = (performance.now() - started) * 1e3;
-    const included = pipelines.count > compiled ? "compilation, upload and download" : "upload and download";
+    const [y, took] = await timed(app, () => computed(kernel.of, problem, host));
     message.textContent = "Checking on the CPU …";
     const numbers = y.floats();
     const { scope, error, bound, first } = await compared(row, problem, host.floats(), numbers);
     const columns = numbers.length / host.rows;
-    const right = error <= bound;
-    message.classList.toggle("error", !right);
-    message.textContent = right
-      ? `y is ${host.rows}×${columns} ${y.dtype}, computed by ${kernel.label} in ${time(spent)}, ${included} included.`
-      : `y is wrong (${first}): this browser or driver computes it incorrectly. Please report it, with the adapter's name.`;
-    app.announce(message.textContent);
+    const words = `y is ${host.rows}×${columns} ${y.dtype}, computed by ${kernel.label} in ${took}.`;
+    judge(app, message, error <= bound, words, "y", first);
     const check = `${scope} compared; largest error is ${exponent(error)}, rounding explains up to ${exponent(bound)}`;
     const file = `${name.replace(":", "-")}-${host.rows}x${columns}`;
     show(result, new Matrix(numbers, [host.rows, columns]), "y", file, check);

@@ -1,7 +1,7 @@
 // @ts-check
 /** Advice for visitors without WebGPU, by operating system and browser. */
 
-import { byId, h, systemName } from "../dom.js";
+import { PRIMARY, button, byId, div, h, systemName } from "../dom.js";
 import { NoAdapterError, inWords } from "../webmm.js";
 
 /** Browsers that have WebGPU, by operating system. @type {Record<string, string[]>} */
@@ -22,9 +22,8 @@ const BROWSERS = {
 export function showHelp(root, error) {
   const system = systemName();
   const missing = error instanceof NoAdapterError;
-  const content = h(
-    "div",
-    {},
+  const content = div(
+    "",
     h("h2", {}, missing ? "This page needs WebGPU" : "The page could not start"),
     h("p", {}, missing ? advice() : inWords(error)),
     missing && h("h3", {}, `Browsers that have WebGPU on ${system}`),
@@ -37,7 +36,7 @@ export function showHelp(root, error) {
         h("code", {}, "webmm bench"),
         " of the Python package runs the same shaders.",
       ),
-    h("button", { type: "button", class: "primary", onclick: () => location.reload() }, "Try again"),
+    button("", "Try again", () => location.reload(), PRIMARY),
   );
   root.replaceChildren(content);
   for (const panel of document.querySelectorAll("[role=tabpanel]")) /** @type {HTMLElement} */ (panel).hidden = true;

@@ -2,8 +2,8 @@
 /** The ladder: runs all stages of an op at one size, and shows bars, the roofline and a table of the results. */
 
 import { Bench, Operands, ladder } from "../bench.js";
-import { Bars, fastest, rooflineChart, table } from "../charts.js";
-import { download, field, figures, h, select } from "../dom.js";
+import { Bars, fastest, rooflineChart, tableOf } from "../charts.js";
+import { PRIMARY, button, div, download, field, figures, h, numbered, options, select } from "../dom.js";
 import { shape, speedOf, unitOf } from "../ops.js";
 import { toJson } from "../records.js";
 import { DeviceLostError, inWords } from "../webmm.js";
@@ -26,24 +26,13 @@ export function setup(app, root) {
   const { device } = app;
   const { ladders, shown } = app.bundle.index;
   const titles = ["Matrix product", ...ladders, ...shown.flatMap(([title, checked]) => (checked ? [title] : []))];
-  const ops = select(
-    { id: "ladder-op", name: "op", onchange: choose },
-    titles.map((title, i) => [String(i), title]),
-  );
-  const sizes = select({ id: "ladder-size", name: "size" }, []);
-  const dtypes = select({ id: "ladder-dtype", name: "dtype" }, []);
-  const run = h("button", { type: "button", class: "primary", id: "ladder-run", onclick: start }, "Run the ladder");
-  const stop = h(
-    "button",
-    { type: "button", id: "ladder-stop", disabled: true, onclick: () => controller?.abort() },
-    "Stop",
-  );
-  const save = h("button", { type: "button", id: "ladder-save", disabled: true, onclick: saveRecords }, "Save results");
-  const report = h(
-    "button",
-    { type: "button", id: "ladder-report", disabled: true, onclick: saveReport },
-    "Save report",
-  );
+  const ops = select({ id: "ladder-op", name: "op", onchange: choose }, numbered(titles));
+  const sizes = select({ id: "ladder-size", name: "size" });
+  const dtypes = select({ id: "ladder-dtype", name: "dtype" });
+  const run = button("ladder-run", "Run the ladder", start, PRIMARY);
+  const stop = button("ladder-stop", "Stop", null, { disabled: true });
+  const save = button("ladder-save", "Save results", saveRecords, { disabled: true });
+  const report = button("ladder-report", "Save report", saveReport, { disabled: true });
   const progress = h("progress", { value: 0, "aria-label": "Progress of the ladder" });
   const message = h(
     "p",
@@ -52,9 +41,7 @@ export function setup(app, root) {
   );
   const bars = new Bars();
   const axis = h("p", { class: "axis-title" });
-  const details = h("div", { class: "details" });
-  /** @type {AbortController | null} */
-  let controller = null;
+  const details = div("details");
   /** @type {RunRecord[]} */
   let records = [];
   /** @type {Map<string, RunRecord[]>} the ladders of matrix products on this device, by size and element type: what a report has */
@@ -63,21 +50,12 @@ export function setup(app, root) {
 
   showChoices();
   app.addEventListener("speed", () => (sizes.value = source.usual()));
+  const choices = [field("Operation", ops), field("Size", sizes), field("Element type", dtypes)];
   root.append(
-    h("div", { class: "lead" }, h("h2", {}, "The ladder"), message),
-    h(
-      "div",
-      { class: "controls" },
-      field("Operation", ops),
-      field("Size", sizes),
-      field("Element type", dtypes),
-      run,
-      stop,
-      save,
-      report,
-    ),
+    div("lead", h("h2", {}, "The ladder"), message),
+    div("controls", ...choices, run, stop, save, report),
     progress,
-    h("div", { class: "card" }, axis, bars.element),
+    div("card", axis, bars.element),
     details,
   );
 
@@ -98,10 +76,9 @@ export function setup(app, root) {
 
   /** Show the ladder's sizes, element types and stages. */
   function showChoices() {
-    const option = (/** @type {[string, string]} */ [value, text]) => h("option", { value }, text);
-    sizes.replaceChildren(...source.sizes.map(option));
+    sizes.replaceChildren(...options(source.sizes));
     sizes.value = source.usual();
-    dtypes.replaceChildren(...source.dtypes.map(option));
+    dtypes.replaceChildren(...options(source.dtypes));
     axis.textContent = `${unitOf(source.prepare(sizes.value, dtypes.value).problem)} of each stage; longer bars are faster`;
     records = [];
     save.disabled = true;
@@ -110,20 +87,14 @@ export function setup(app, root) {
   }
 
   async function start() {
-    controller = new AbortController();
     records = [];
     bars.show(source.stages);
     details.replaceChildren();
-    running(true);
-    try {
-      await app.exclusively(() => runLadder(new Bench(device, { signal: controller?.signal })));
-    } catch (error) {
-      message.textContent =
-        error instanceof DeviceLostError ? `Stopped: the GPU was lost (${inWords(error)}).` : inWords(error);
-    } finally {
-      bars.finish();
-      running(false);
-    }
+    const locked = [run, ops, sizes, dtypes, save, report];
+    await app.attempt(locked, message, (signal) => runLadder(new Bench(device, { signal })), { stop, progress });
+    bars.finish();
+    save.disabled = records.length === 0;
+    report.disabled = reported.size === 0;
   }
 
   /** @param {Bench} bench */
@@ -181,20 +152,10 @@ export function setup(app, root) {
       `${measured} of ${records.length} stages measured at ${shape(records[0])}, fastest first. ` +
       "Median and Best are times on the GPU, Call is the wall-clock time from the call to the result; " +
       "Error is the largest one found, Bound what rounding allows";
-    details.append(h("div", { class: "card" }, table(records, caption)));
+    details.append(div("card", tableOf(records, caption)));
     if (ops.value === "0" && best) reported.set(`${shape(records[0])} ${records[0].dtype}`, records);
     const what = ops.value === "0" ? "ladder" : `ladder of ${titles[Number(ops.value)].toLowerCase()}`;
     app.addRun(`${what} ${shape(records[0])} ${records[0].dtype}, this browser`, records);
-  }
-
-  /** @param {boolean} on */
-  function running(on) {
-    run.disabled = ops.disabled = sizes.disabled = dtypes.disabled = on;
-    stop.disabled = !on;
-    save.disabled = on || records.length === 0;
-    report.disabled = on || reported.size === 0;
-    progress.classList.toggle("on", on);
-    if (!on) progress.value = 0;
   }
 
   async function saveReport() {

@@ -1,7 +1,7 @@
 // @ts-check
 /** Matrices as a visitor gives them – pasted, from files, or random – and as results: a heat map, numbers and files. */
 
-import { download, field, figures, h } from "../dom.js";
+import { button, div, download, field, figures, h, row, say, scrolled, table, time } from "../dom.js";
 import { Matrix, ProblemError, UnsupportedError, inWords, parseCsv, parseNpy, toCsv, toNpy } from "../webmm.js";
 
 /** @import { App } from "../main.js" */
@@ -12,37 +12,38 @@ const PICTURE = 384; // width and height of the heat map in pixels, at most
 const EXAMPLES = { A: "1, 2, 3\n4, 5, 6", B: "1, 0\n0, 1\n2, 2", X: "1, 2, 3, 4\n0.5, -1, 2, 0" };
 const SEEDS = { A: 1, B: 2, X: 3 };
 
+/** Compute a result. @template T @param {App} app @param {() => Promise<T>} work @returns {Promise<[result: T, took: string]>} the time that it took, in words */
+export async function timed({ device: { pipelines } }, work) {
+  const [started, compiled] = [performance.now(), pipelines.count];
+  const result = await work();
+  const spent = time((performance.now() - started) * 1e3);
+  return [result, `${spent}, ${pipelines.count > compiled ? "compilation, " : ""}upload and download included`];
+}
+
+/** Tell that a result is right, or that it is wrong. @param {App} app @param {HTMLElement} message @param {boolean} right @param {string} words for a right one @param {string} [name] of the result, and its first wrong element */
+export function judge(app, message, right, words, name = "C", first = "") {
+  const wrong = `${name} is wrong${first && ` (${first})`}: this browser or driver computes it incorrectly. Please report it, with the adapter's name.`;
+  say(message, right ? words : wrong, !right);
+  app.announce(right ? words : wrong);
+}
+
+/** What the check of a result says, and buttons to download it. @param {string} check @param {...HTMLElement} buttons */
+export const checked = (check, ...buttons) => [
+  h("p", { class: "check", id: "multiply-check" }, "CPU check: ", check),
+  div("controls", ...buttons),
+];
+
 /**
  * Show a result, what its check says, and buttons to download it.
  * @param {HTMLElement} result @param {Matrix} c @param {string} name such as C @param {string} file without its suffix @param {string} check
  */
 export function show(result, c, name, file, check) {
+  const npy = () => download(`${file}.npy`, toNpy(c), "application/octet-stream");
+  const csv = () => download(`${file}.csv`, toCsv(c), "text/csv");
+  const buttons = [button("download-npy", "Download .npy", npy), button("download-csv", "Download CSV", csv)];
   result.replaceChildren(
     h("figure", { class: "card" }, h("figcaption", {}, `${name} as a heat map`), heatMap(c, name)),
-    h(
-      "div",
-      { class: "card" },
-      numbers(c, name),
-      h("p", { class: "check", id: "multiply-check" }, "CPU check: ", check),
-      h(
-        "div",
-        { class: "controls" },
-        h(
-          "button",
-          {
-            type: "button",
-            id: "download-npy",
-            onclick: () => download(`${file}.npy`, toNpy(c), "application/octet-stream"),
-          },
-          "Download .npy",
-        ),
-        h(
-          "button",
-          { type: "button", id: "download-csv", onclick: () => download(`${file}.csv`, toCsv(c), "text/csv") },
-          "Download CSV",
-        ),
-      ),
-    ),
+    div("card", numbers(c, name), ...checked(check, ...buttons)),
   );
 }
 
@@ -68,16 +69,17 @@ export function operand(app, name) {
     "aria-label": `${name} from a CSV or .npy file`,
     onchange: read,
   });
-  const rows = h("input", { type: "number", id: `${id}-rows`, min: 1, value: 256, inputMode: "numeric" });
-  const columns = h("input", { type: "number", id: `${id}-columns`, min: 1, value: 256, inputMode: "numeric" });
-  const draw = h("button", { type: "button", id: `${id}-random`, onclick: random }, "Random");
+  const length = (/** @type {string} */ axis) =>
+    h("input", { type: "number", id: `${id}-${axis}`, min: 1, value: 256, inputMode: "numeric" });
+  const [rows, columns] = ["rows", "columns"].map(length);
+  const draw = button(`${id}-random`, "Random", random);
   const element = h(
     "fieldset",
     { class: "card operand" },
     h("legend", {}, name),
     text,
-    h("div", { class: "row" }, file),
-    h("div", { class: "row" }, field("Rows", rows), field("Columns", columns), draw),
+    div("row", file),
+    div("row", field("Rows", rows), field("Columns", columns), draw),
     about,
   );
   element.addEventListener("dragover", (event) => event.preventDefault());
@@ -90,15 +92,14 @@ export function operand(app, name) {
   /** @param {Matrix | NpyFile | null} matrix @param {string} [words] */
   function take(matrix, words = "") {
     loaded = matrix;
-    about.classList.remove("error");
-    about.textContent = matrix ? `${words}: ${matrix.rows}×${matrix.columns} ${matrix.dtype}` : "";
+    say(about, matrix ? `${words}: ${matrix.rows}×${matrix.columns} ${matrix.dtype}` : "");
   }
 
   /** @param {unknown} error */
   function refuse(error) {
     loaded = null;
-    about.textContent = inWords(error);
-    about.classList.add("error");
+    say(about, inWords(error), true);
+    text.value = "";
   }
 
   function read() {
@@ -122,21 +123,17 @@ export function operand(app, name) {
       refuse(
         error instanceof ProblemError ? error : new ProblemError(`${source.name} could not be read: ${inWords(error)}`),
       );
-      text.value = "";
     }
   }
 
   function random() {
     try {
+      const { info, limits } = app.device;
       const [m, n] = [Number(rows.value), Number(columns.value)];
-      const most = Math.min(
-        app.device.limits.maxStorageBufferBindingSize,
-        app.device.limits.maxBufferSize,
-        2 ** 31 - 4096,
-      );
+      const most = Math.min(limits.maxStorageBufferBindingSize, limits.maxBufferSize, 2 ** 31 - 4096);
       if (m * n * 4 > most) {
         throw new UnsupportedError(
-          `${m}×${n} needs ${(m * n * 4).toLocaleString("en")} bytes; ${app.device.info.name} allows ${most.toLocaleString("en")} per matrix`,
+          `${m}×${n} needs ${(m * n * 4).toLocaleString("en")} bytes; ${info.name} allows ${most.toLocaleString("en")} per matrix`,
         );
       }
       const matrix = Matrix.random(m, n, seed);
@@ -145,7 +142,6 @@ export function operand(app, name) {
       text.value = preview(matrix);
     } catch (error) {
       refuse(error);
-      text.value = "";
     }
   }
 
@@ -182,27 +178,18 @@ function preview(matrix) {
 /** @param {Matrix} c @param {string} name @returns {HTMLElement} */
 function numbers(c, name) {
   const values = c.floats();
-  const rows = picks(c.rows);
   const columns = picks(c.columns);
+  const named = (/** @type {number | null} */ i) => i ?? "…";
   const cell = (/** @type {number | null} */ i, /** @type {number | null} */ j) =>
-    h("td", { class: "number" }, i === null || j === null ? "…" : short(values[i * c.columns + j]));
-  return h(
-    "div",
-    { class: "scroll", tabIndex: 0, role: "region", "aria-label": `Numbers of ${name}` },
-    h(
-      "table",
-      { class: "matrix" },
-      h("caption", {}, `${name}, ${c.rows}×${c.columns}`),
-      h("thead", {}, h("tr", {}, h("td", {}), ...columns.map((j) => h("th", { scope: "col" }, j === null ? "…" : j)))),
-      h(
-        "tbody",
-        {},
-        ...rows.map((i) =>
-          h("tr", {}, h("th", { scope: "row" }, i === null ? "…" : i), ...columns.map((j) => cell(i, j))),
-        ),
-      ),
+    i === null || j === null ? "…" : short(values[i * c.columns + j]);
+  const rows = picks(c.rows).map((i) =>
+    row(
+      [named(i)],
+      columns.map((j) => cell(i, j)),
     ),
   );
+  const whole = table(["", ...columns.map(named)], rows, `${name}, ${c.rows}×${c.columns}`, { class: "matrix" });
+  return scrolled(`Numbers of ${name}`, whole);
 }
 
 /** @param {number} length @returns {(number | null)[]} the indices to show; null for a gap */
@@ -226,12 +213,8 @@ function heatMap(c, name) {
   paint(canvas, (x, y) => values[at(y, c.rows, height) * c.columns + at(x, c.columns, width)] / largest);
   const scale = h("canvas", { width: 40, height: 1, class: "scale", "aria-hidden": "true" });
   paint(scale, (x) => x / 19.5 - 1);
-  return h(
-    "div",
-    { class: "heat-frame" },
-    canvas,
-    h("div", { class: "legend" }, h("span", {}, `−${figures(largest)}`), scale, h("span", {}, figures(largest))),
-  );
+  const ends = [`−${figures(largest)}`, figures(largest)].map((words) => h("span", {}, words));
+  return div("heat-frame", canvas, div("legend", ends[0], scale, ends[1]));
 }
 
 /** @param {HTMLCanvasElement} canvas @param {(x: number, y: number) => number} value of a pixel, from -1 to 1 */

@@ -59,14 +59,9 @@ export function products(app) {
       const [m, n, k] = sizeOf(size);
       return bundle.problem({ m, n, k, dtype: /** @type {any} */ (dtype) });
     },
-    async measure(bench, kernel, size, dtype) {
+    measure(bench, kernel, size, dtype) {
       const [m, n, k] = sizeOf(size);
-      const operands = await Operands.random(device, { m, n, k, dtype: /** @type {any} */ (dtype) });
-      try {
-        return await bench.run(kernel, operands);
-      } finally {
-        operands.free();
-      }
+      return measured(bench, kernel, Operands.random(device, { m, n, k, dtype: /** @type {any} */ (dtype) }));
     },
   };
 }
@@ -85,17 +80,10 @@ async function known({ bundle, device }, number) {
     dtypes,
     kernel(stage, size, dtype) {
       const rung = on(size, dtype).stages.find(({ name }) => name === stage);
-      return rung ? rung.kernel : device.fitted(bundle.kernel(stage, {}, op), on(size, dtype).known.problem);
+      return rung ? rung.kernel : device.choices.fitted(bundle.kernel(stage, {}, op), on(size, dtype).known.problem);
     },
     problem: (size, dtype) => on(size, dtype).known.problem,
-    async measure(bench, kernel, size, dtype) {
-      const loaded = await on(size, dtype).load();
-      try {
-        return await bench.run(new Rung(kernel), loaded);
-      } finally {
-        loaded.free();
-      }
-    },
+    measure: (bench, kernel, size, dtype) => measured(bench, new Rung(kernel), on(size, dtype).load()),
   };
 }
 
@@ -115,15 +103,20 @@ async function shown(app, number) {
     dtypes: available(app).filter(([dtype]) => suits(dtype)),
     kernel,
     problem,
-    measure:
-      load &&
-      (async (bench, kernel, size, dtype) => {
-        const operands = await load(size, dtype);
-        try {
-          return await bench.run(new Rung(kernel), operands);
-        } finally {
-          operands.free();
-        }
-      }),
+    measure: load && ((bench, kernel, size, dtype) => measured(bench, new Rung(kernel), load(size, dtype))),
   };
+}
+
+/**
+ * Check and time a kernel on a case, which is freed at the end.
+ * @template {import("../bench.js").Stage} K
+ * @param {Bench} bench @param {K} kernel @param {Promise<import("../bench.js").Case<K>>} loading
+ */
+async function measured(bench, kernel, loading) {
+  const on = await loading;
+  try {
+    return await bench.run(kernel, on);
+  } finally {
+    on.free();
+  }
 }

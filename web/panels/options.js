@@ -1,7 +1,7 @@
 // @ts-check
 /** The options of a product: controls, and the `gpu.matmul()` call that they correspond to. */
 
-import { field, h, select } from "../dom.js";
+import { div, field, h, select } from "../dom.js";
 import { HostArray, Matrix, ProblemError, inWords, parseCsv } from "../webmm.js";
 import { available } from "./ladder.js";
 
@@ -52,7 +52,7 @@ export function productOptions(app, onchange) {
     { class: "options" },
     h("legend", { class: "visually-hidden" }, "Options of the product"),
     field("Element type", dtype),
-    h("div", { class: "checks" }, check(flipA, "Transpose A"), check(flipB, "Transpose B")),
+    div("checks", check(flipA, "Transpose A"), check(flipB, "Transpose B")),
     field("Alpha", alpha),
     field("Bias", bias),
     valuesField,

@@ -2,8 +2,8 @@
 /** A WGSL text of the visitor's own: checked at several sizes, and timed beside the stages of the ladder. */
 
 import { Bench, Operands, ladder } from "../bench.js";
-import { table } from "../charts.js";
-import { field, figures, h, select } from "../dom.js";
+import { tableOf } from "../charts.js";
+import { PRIMARY, button, div, field, figures, h, messageLine, say, select } from "../dom.js";
 import { Pasted } from "../pasted.js";
 import { shape, speedOf, unitOf } from "../ops.js";
 import { inWords } from "../webmm.js";
@@ -32,26 +32,15 @@ export function setup(app, root) {
   );
   sizes.value = device.info.kind === "cpu" ? "128" : "1024";
   const stages = select({ id: "own-stages" }, [["", "All stages"], ...bundle.stages]);
-  const check = h(
-    "button",
-    { type: "button", class: "primary", id: "own-check", onclick: () => run(checked) },
-    "Check",
-  );
-  const time = h("button", { type: "button", id: "own-time", onclick: () => run(timed) }, "Time");
-  const stop = h(
-    "button",
-    { type: "button", id: "own-stop", disabled: true, onclick: () => controller?.abort() },
-    "Stop",
-  );
-  const message = h("p", { class: "message", id: "own-message", role: "status" });
+  const check = button("own-check", "Check", () => run(checked), PRIMARY);
+  const time = button("own-time", "Time", () => run(timed));
+  const stop = button("own-stop", "Stop", null, { disabled: true });
+  const message = messageLine("own-message");
   const result = h("div", { id: "own-result" });
-  /** @type {AbortController | null} */
-  let controller = null;
 
   root.append(
-    h(
-      "div",
-      { class: "lead" },
+    div(
+      "lead",
       h("h2", {}, "Your own WGSL"),
       h(
         "p",
@@ -60,9 +49,8 @@ export function setup(app, root) {
       ),
     ),
     text,
-    h(
-      "div",
-      { class: "controls" },
+    div(
+      "controls",
       field("Bindings", said.bindings, "the matrices, in binding order"),
       field("Uniform", said.uniform, "its u32 members at binding 0; empty if there is none"),
       field("Grid", said.grid, "workgroups along x, y, z; divisions round up"),
@@ -79,41 +67,45 @@ export function setup(app, root) {
 
   /** @param {(pasted: Pasted, signal: AbortSignal) => Promise<void>} work */
   async function run(work) {
-    const { signal } = (controller = new AbortController());
-    const controls = [check, time, dtypes, sizes, stages];
-    for (const control of controls) control.disabled = true;
-    stop.disabled = false;
     result.replaceChildren();
-    say("Compiling …");
-    try {
+    say(message, "Compiling …");
+    const start = async (/** @type {AbortSignal} */ signal) => {
       const [bindings, uniform, grid] = [said.bindings.value, said.uniform.value, said.grid.value];
-      const pasted = await Pasted.of(device, text.value, { bindings, uniform, grid });
-      await app.exclusively(() => work(pasted, signal));
-    } catch (error) {
-      const [first, ...more] = inWords(error).split("\n");
-      say(first, true);
-      if (more.length) result.append(h("pre", { tabIndex: 0 }, more.join("\n")));
-    } finally {
-      for (const control of controls) control.disabled = false;
-      stop.disabled = true;
-    }
+      try {
+        await work(await Pasted.of(device, text.value, { bindings, uniform, grid }), signal);
+      } catch (error) {
+        refuse(inWords(error));
+      }
+    };
+    await app.attempt([check, time, dtypes, sizes, stages], message, start, { stop });
+  }
+
+  /** Tell what is wrong with the text. @param {string} words a line, maybe followed by lines that quote it */
+  function refuse(words) {
+    const [first, ...more] = words.split("\n");
+    say(message, first, true);
+    if (more.length) result.append(h("pre", { tabIndex: 0 }, more.join("\n")));
   }
 
   /** Check the text at the sizes of `webmm kernel check`. @param {Pasted} pasted @param {AbortSignal} signal */
   async function checked(pasted, signal) {
     const { CHECKED } = await bundle.module("foreign.js");
     const list = h("ul", { id: "own-findings" });
-    result.append(h("div", { class: "card" }, list));
+    result.append(div("card", list));
     let wrong = 0;
     for (const [m, n, k] of CHECKED) {
-      if (signal.aborted) return say("Stopped.");
+      if (signal.aborted) return say(message, "Stopped.");
       const p = problem(m, n, k);
-      say(`Checking ${shape(p)} …`);
+      say(message, `Checking ${shape(p)} …`);
       const found = await pasted.check(p);
       wrong += Number(found !== "");
       list.append(h("li", {}, h("b", {}, `${m}×${n}×${k}`), `: ${found || "right"}`));
     }
-    say(wrong ? `Wrong at ${wrong} of ${CHECKED.length} sizes.` : `Right at all ${CHECKED.length} sizes.`, wrong > 0);
+    say(
+      message,
+      wrong ? `Wrong at ${wrong} of ${CHECKED.length} sizes.` : `Right at all ${CHECKED.length} sizes.`,
+      wrong > 0,
+    );
   }
 
   /** Time the text beside the stages. @param {Pasted} pasted @param {AbortSignal} signal */
@@ -125,37 +117,25 @@ export function setup(app, root) {
     const kernels = [pasted, ...compared];
     const records = [];
     const onStart = (/** @type {number} */ i) =>
-      say(`${kernels[i].label} at ${shape(p)}, ${i + 1} of ${kernels.length} …`);
-    for await (const record of ladder(
-      new Bench(device, { signal }),
-      kernels,
-      p,
-      () => Operands.random(device, p),
-      onStart,
-    )) {
+      say(message, `${kernels[i].label} at ${shape(p)}, ${i + 1} of ${kernels.length} …`);
+    const bench = new Bench(device, { signal });
+    for await (const record of ladder(bench, kernels, p, () => Operands.random(device, p), onStart)) {
       records.push(record);
-      const [reason, ...more] = (record.reason ?? "").split("\n");
-      if (records.length === 1 && record.status !== "ok") {
-        say(`Your text is not timed: ${record.status}: ${reason}`, true);
-        if (more.length) result.append(h("pre", { tabIndex: 0 }, more.join("\n")));
-        return;
-      }
+      if (records.length === 1 && record.status !== "ok")
+        return refuse(`Your text is not timed: ${record.status}: ${record.reason ?? ""}`);
       const caption = `Your text beside the stages at ${shape(p)}, fastest first; each result is checked before it is timed`;
-      result.replaceChildren(h("div", { class: "card" }, table(records, caption)));
+      result.replaceChildren(div("card", tableOf(records, caption)));
     }
-    if (!records.length) return say("Stopped.");
-    say(`Your text: ${figures(speedOf(records[0]))} ${unitOf(p)} at ${shape(p)}${signal.aborted ? "; stopped" : ""}.`);
+    if (!records.length) return say(message, "Stopped.");
+    say(
+      message,
+      `Your text: ${figures(speedOf(records[0]))} ${unitOf(p)} at ${shape(p)}${signal.aborted ? "; stopped" : ""}.`,
+    );
     app.announce(message.textContent ?? "");
   }
 
   /** @param {number} m @param {number} n @param {number} k @returns {Problem} */
   function problem(m, n, k) {
     return { m, n, k, dtype: /** @type {any} */ (dtypes.value) };
-  }
-
-  /** @param {string} words @param {boolean} [wrong] */
-  function say(words, wrong = false) {
-    message.textContent = words;
-    message.classList.toggle("error", wrong);
   }
 }

@@ -1,29 +1,26 @@
 // @ts-check
 /** A stage step by step on a small product: what one of its invocations, and its workgroup, reads and sums. */
 
-import { drawn, field, h } from "../dom.js";
+import { button, div, drawn, field, h } from "../dom.js";
 
 /** @import { App } from "../main.js" */
 /** @import { Python } from "../bundle.js" */
 
 /** @param {App} app */
 export function stepsView({ bundle }) {
-  const drawing = h("div", {});
+  const drawing = div("");
   const words = h("p", { role: "status", id: "steps-words" });
   const step = h("input", { type: "range", id: "steps-step", min: 0, value: 0, oninput: draw });
   const invocation = h("input", { type: "range", id: "steps-invocation", min: 0, value: 0, oninput: draw });
   const title = h("figcaption", {});
-  const controls = h("div", { class: "sliders" }, field("Step", step), field("Invocation", invocation));
+  const controls = div("sliders", field("Step", step), field("Invocation", invocation));
   const card = { class: "card tile-picture", id: "steps", hidden: true };
   const element = h("figure", card, title, drawing, controls, words);
   /** @type {Python} a `Walk` of webmm/page/steps.py */
   let walk = null;
   let wanted = "";
-  const jump = h(
-    "button",
-    { type: "button", id: "steps-jump", hidden: true, onclick: () => element.scrollIntoView({ block: "center" }) },
-    "Step through it",
-  );
+  const reveal = () => element.scrollIntoView({ block: "center" });
+  const jump = button("steps-jump", "Step through it", reveal, { hidden: true });
   return { element, jump, show };
 
   /** Show the steps of a stage, if it has some. @param {string} op @param {string} name */

@@ -1,7 +1,7 @@
 // @ts-check
 /** The memory traffic of a stage, and its place under this device's roofline. */
 
-import { drawn, figures, h, size } from "../dom.js";
+import { button, div, drawn, figures, h, size } from "../dom.js";
 
 /** @import { App } from "../main.js" */
 /** @import { Kernel } from "../webmm.js" */
@@ -12,20 +12,16 @@ const SPAN = 256; // around the ridge, in FLOP per byte
 /** @param {App} app */
 export function trafficView(app) {
   const list = h("dl", { class: "traffic" });
-  const chart = h("div", {});
+  const chart = div("");
   const message = h("p", { class: "hint" });
-  const measure = h(
-    "button",
-    { type: "button", id: "explain-roofline", onclick: measureCeilings },
-    "Measure this device’s roofline",
-  );
+  const measure = button("explain-roofline", "Measure this device’s roofline", measureCeilings);
   const element = h(
     "figure",
     { class: "card", id: "explain-traffic" },
     h("figcaption", {}, "Memory traffic"),
     list,
     chart,
-    h("div", { class: "row" }, measure),
+    div("row", measure),
     message,
   );
   /** @type {{intensity: number, name: string, gflops: number | null} | null} */
@@ -55,7 +51,9 @@ export function trafficView(app) {
     measure.hidden = app.ceilings !== null;
     if (!app.ceilings || !shown) return;
     const { gflops: peak, gbytes } = app.ceilings;
-    const { roofed } = await app.bundle.module("drawings.js");
+    const [{ roofed }, { traffic }] = await Promise.all(
+      ["drawings.js", "panels.js"].map((name) => app.bundle.module(name)),
+    );
     if (!axes) {
       const ridge = peak / gbytes;
       axes = roofed(peak, gbytes, [ridge / SPAN, ridge * SPAN], [peak / SPAN, peak * 2], "FLOP per byte of storage");
@@ -69,12 +67,8 @@ export function trafficView(app) {
     const dot = /** @type {SVGCircleElement} */ (chart.querySelector(".dot"));
     dot.style.transform = `translate(${x}px, ${y}px)`;
     dot.setAttribute("class", gflops === null ? "dot roof-dot" : "dot best");
-    const words =
-      gflops === null
-        ? `the roofline allows ${name} ${figures(reach)} GFLOP/s if all traffic reaches memory`
-        : `${name} reached ${figures(gflops)} GFLOP/s; the roofline allows ${figures(reach)} if all traffic reaches memory`;
-    message.textContent = `At ${figures(intensity)} FLOP per byte, ${words}${gflops !== null && gflops > reach ? "; caches serve repeated reads" : ""}.`;
-    chart.firstElementChild?.setAttribute("aria-label", message.textContent);
+    message.textContent = traffic(name, intensity, gflops, reach);
+    chart.firstElementChild?.setAttribute("aria-label", String(message.textContent));
   }
 
   async function measureCeilings() {

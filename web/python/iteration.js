@@ -130,7 +130,6 @@ export function item(x, key) {
     if (!x.has(key)) throw new KeyError(repr(key));
     return x.get(key);
   }
-  if (x?.__item__) return x.__item__(key);
   if (isObject(x)) return item(list(x), key);
   throw new TypeError_(`${repr(x)} cannot be indexed`);
 }
@@ -138,17 +137,7 @@ export function item(x, key) {
 /** @param {any} x @param {any} key @param {any} value */
 export function setItem(x, key, value) {
   if (x instanceof Dict) x.set(key, value);
-  else if (x?.__set_item__) x.__set_item__(key, value);
   else x[key < 0 ? x.length + key : key] = value;
-}
-
-/** A slice among several indices, as in x[:, 1:]. */
-export class Slice {
-  /** @param {number | null} start @param {number | null} stop */
-  constructor(start, stop) {
-    this.start = start ?? 0;
-    this.stop = stop;
-  }
 }
 
 /** @param {any} x @param {number | null} start @param {number | null} stop @param {number | null} step */

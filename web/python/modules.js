@@ -1,8 +1,8 @@
 // @ts-check
 /** The parts of Python's standard library that translated code uses. */
 
-import { Field, kwargs } from "./classes.js";
-import { list } from "./iteration.js";
+import { Field, kwargs, provide } from "./classes.js";
+import { dict, list, zip } from "./iteration.js";
 import { OverflowError, PythonError, TypeError_, fieldNames, isObject, repr } from "./objects.js";
 import { Dict, mul } from "./values.js";
 
@@ -84,6 +84,12 @@ export const math = {
   /** @param {any} x */
   prod: (x) => list(x).reduce(mul, 1),
 };
+
+/** NumPy's functions, of numbers: what Python computes of arrays is computed here of one row after another. */
+export const numpy = { ceil: Math.ceil, exp: Math.exp, log: Math.log, maximum: Math.max, minimum: Math.min };
+provide("webmm.choose.model.by_row", (rows, names, formula) =>
+  rows.map((/** @type {number[]} */ row) => formula(dict(zip(names, row)))),
+);
 
 export const re = {
   /** @param {RegExp | string} pattern @param {string} by @param {string} text */

@@ -250,12 +250,11 @@ function modulo(x, y) {
 }
 
 /**
- * Apply an arithmetic operator to numbers, or to NDArrays of numpy.js.
+ * Apply an arithmetic operator to numbers.
  * @param {string} sign @param {any} a @param {any} b @param {(x: number, y: number) => number} operation @returns {any}
  */
 function binary(sign, a, b, operation) {
   if (typeof a === "number" && typeof b === "number") return operation(a, b);
-  for (const x of [a, b]) if (x !== null && typeof x === "object" && x.__binary__) return x.__binary__(a, b, operation);
   if (isNumber(a) && isNumber(b)) return operation(Number(a), Number(b));
   throw new TypeError_(`${repr(a)} ${sign} ${repr(b)} is not defined`);
 }

@@ -39,6 +39,12 @@ def scale_of(p: Elementwise, x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.flo
     return np.asarray(np.abs(x) + (0.0 if p.activation in ACTIVATIONS else 1.0 + np.abs(y)))
 
 
+def activated(activation: str, row: Sequence[float]) -> list[float]:
+    """Return the activation of numbers, in float64; JavaScript has its own."""
+    values: list[float] = activation_of(activation).reference(np.array(row)).tolist()
+    return values
+
+
 class ElementwiseCase(Streamed[Elementwise]):
     """An array, and the expected results of some of its elements."""
 
@@ -93,7 +99,7 @@ class ElementwiseOp(StreamingOp[Elementwise]):
 
     def reference(self, problem: Elementwise, row: Sequence[float]) -> Iterable[tuple[float, float]]:
         """Return the activation of each element x, with |x| as the unit; see `scale_of()`."""
-        y = activation_of(problem.activation).reference(np.array(row)).tolist()
+        y = activated(problem.activation, row)
         least, own = problem.dtype.tiny / problem.dtype.eps, problem.activation not in ACTIVATIONS
         return [(value, abs(x) + (1.0 + abs(value) if own else 0.0) + least) for x, value in zip(row, y, strict=True)]
 

@@ -21,7 +21,8 @@ held out is 0.97, a tenth below 0.91.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -33,7 +34,8 @@ from webmm.kernels.base import Kernel
 from webmm.kernels.traffic import Traffic
 from webmm.problems.base import Problem
 
-Numbers = NDArray[np.float64]
+Numbers = NDArray[np.float64]  # of several rows; on the page, the number of one
+Table = list[list[float]]
 K = TypeVar("K", bound=Kernel[Any])
 
 # The costs of a GPU in general, and the initial values of a fit: µs and bytes/µs for whole dispatches, and cycles of a
@@ -90,6 +92,7 @@ ASPECTS = (
 )
 FAR, MOST = 3.0, 0.7  # ASPECTS are clipped to this many spreads from the mean, the logarithm of a factor to ±MOST
 COLUMNS = Traffic._fields
+WEIGHTS = ("weight", *(f"weight of {aspect}" for aspect in ASPECTS))
 PARTIALS = "partials"  # what the last dispatch reads if the first one does most of the work
 ALIKE = ("splits", "group", "prefetch", "operands", "sums", "spelling", "dot")  # settings that share a factor
 FITTING = ("rows", "strips")  # stages whose `unroll` follows from the problem
@@ -158,64 +161,61 @@ class Model:
             owners = [i for i in range(len(kernels)) if families[i] == family]
             some = [kernels[i] for i in owners]
             total, aspects, limits = self.judge(family, some, problem)
-            times, nearest = self._corrected(family, total, aspects, some), np.argmax(limits, axis=1)
-            for i in range(len(owners)):
-                found[owners[i]] = times[i], LIMITS[nearest[i]]
+            times = self._corrected(family, total, aspects, some)
+            for i, us, each in zip(owners, times, limits, strict=True):
+                found[i] = us, LIMITS[each.index(max(each))]
         return [found[i] for i in range(len(kernels))]
 
-    def _corrected(self, family: str, total: Numbers, aspects: Numbers, kernels: Sequence[Kernel[Any]]) -> list[float]:
+    def _corrected(
+        self, family: str, total: list[float], aspects: Table, kernels: Sequence[Kernel[Any]]
+    ) -> list[float]:
         """Return the times multiplied by their factors and corrections."""
         fitted = self.families.get(family)
         if fitted is not None and fitted.weights:
             other = fitted.weights[""]
-            weights = np.array([fitted.weights.get(shape(kernel), other) for kernel in kernels])
-            near = np.clip((aspects - np.array(fitted.means)) / np.array(fitted.spreads), -FAR, FAR)
-            logarithm = weights[:, 0] + (weights[:, 1:] * near).sum(axis=1)
-            total = total * np.exp(np.clip(logarithm, -MOST, MOST))
+            weights = (fitted.weights.get(shape(kernel), other) for kernel in kernels)
+            rows = [(*near, *weight) for near, weight in zip(aspects, weights, strict=True)]
+            means, spreads = fitted.means, fitted.spreads
+            factors = by_row(rows, (*ASPECTS, *WEIGHTS), lambda t: factor(t, means, spreads))
+            total = [us * factor for us, (factor,) in zip(total, factors, strict=True)]
         if self.corrections:
             rest = self.corrections[""]
-            total = total * np.exp(np.array([self.corrections.get(shape(kernel), rest) for kernel in kernels]))
-        times: list[float] = total.tolist()
-        return times
+            logarithms = (self.corrections.get(shape(kernel), rest) for kernel in kernels)
+            total = [us * math.exp(logarithm) for us, logarithm in zip(total, logarithms, strict=True)]
+        return total
 
-    def judge(self, family: str, kernels: Sequence[Kernel[Any]], problem: Problem) -> tuple[Numbers, Numbers, Numbers]:
+    def judge(self, family: str, kernels: Sequence[Kernel[Any]], problem: Problem) -> tuple[list[float], Table, Table]:
         """Return the µs of each kernel before its factor, its ASPECTS, and the µs for each of LIMITS by itself.
 
         The ASPECTS and limits are those of the main dispatch of a kernel, without the dispatches before and after it.
         """
-        total, divided = (
-            np.zeros(len(kernels)),
-            np.array([getattr(kernel, "splits", 1) > 1 for kernel in kernels], float),
-        )
-        limits, traffic = np.zeros((len(kernels), len(LIMITS))), np.zeros((len(kernels), len(COLUMNS)))
-        longest = np.zeros(len(kernels))  # µs of the main dispatch
+        total, divided = [0.0] * len(kernels), [float(getattr(kernel, "splits", 1) > 1) for kernel in kernels]
+        limits: dict[int, list[float]] = {}
+        figures: dict[int, tuple[float, ...]] = {}  # of the main dispatch
         for kind, (owners, rows) in dispatches_by_kind(kernels, problem).items():
-            costs: dict[str, Any] = {**self.coefficients(family, kind)}
+            costs = self.coefficients(family, kind)
+            cycles = [costs["fma"]] * len(owners)
             if kind.endswith(".units") and family not in self.families:  # each kernel has the rate of its fragments
-                shapes = [kernels[i].matrix_shape for i in owners]
-                costs["fma"] = np.array([START["fma"] / of_fragments(self.rates, shape) for shape in shapes if shape])
-            times, each = parts_of_time(rows, costs, self.machine)
-            np.add.at(total, owners, times)
-            if any(kind_of_dispatch(main(kernels[i])) == kind for i in owners):
-                limits[owners] = np.stack(each, axis=1)
-                traffic[owners] = rows
-                longest[owners] = times
-        t = dict(zip(COLUMNS, traffic.T, strict=True))
-        queue = np.ceil(t["workgroups"] / self.machine.multiprocessors)
-        loads = t["vector_loads"] + t["scalar_loads"] + t["texels"]
-        aspects = [
-            limits / longest[:, None],
-            divided,
-            np.minimum(np.log(queue * self.machine.multiprocessors / t["workgroups"]), 3),
-            t["scalar_loads"] / (t["scalar_loads"] + 4 * t["vector_loads"] + 4 * t["texels"]),
-            np.log(t["steps"]),
-            np.log(queue),
-            np.log(t["waste"]),
-            t["workgroup_stores"] / loads,
-            np.log(loads / t["fmas"]),
-            np.minimum(t["scalar_stores"], 1),
-        ]
-        return total, np.column_stack(aspects), limits
+                shapes = (kernels[i].matrix_shape for i in owners)
+                cycles = [START["fma"] / of_fragments(self.rates, each) for each in shapes if each]
+            is_main = any(kind_of_dispatch(main(kernels[i])) == kind for i in owners)
+            for i, row, (us, *each) in zip(owners, rows, self._parts(rows, cycles, costs), strict=True):
+                total[i] = total[i] + us
+                if is_main:
+                    limits[i] = each
+                    figures[i] = (*row, us, *each, divided[i])
+        order = range(len(kernels))
+        aspects = by_row(
+            [figures[i] for i in order],
+            (*COLUMNS, "longest", *LIMITS, "divided"),
+            lambda t: aspects_of(t, self.machine),
+        )
+        return total, aspects, [limits[i] for i in order]
+
+    def _parts(self, rows: Sequence[Sequence[float]], cycles: Sequence[float], costs: Mapping[str, float]) -> Table:
+        """Return `parts_of_time()` of dispatches of a kind, with the `cycles` of an FMA of each."""
+        known = [(*row, each) for row, each in zip(rows, cycles, strict=True)]
+        return by_row(known, (*COLUMNS, "fma"), lambda t: parts_of_time(t, {**costs, "fma": t["fma"]}, self.machine))
 
 
 def general(model: Model, kind: str) -> dict[str, float]:
@@ -253,9 +253,11 @@ def shape(kernel: Kernel[Any]) -> str:
     return f"{kernel.name}({','.join(f'{name}={value}' for name, value in config.items())})"
 
 
-def dispatches_by_kind(kernels: Sequence[Kernel[Any]], problem: Problem) -> dict[str, tuple[list[int], Numbers]]:
+def dispatches_by_kind(
+    kernels: Sequence[Kernel[Any]], problem: Problem
+) -> dict[str, tuple[list[int], list[Sequence[float]]]]:
     """Return the dispatches of all `kernels` by kind: the indices of their kernels, and their traffic, a row each."""
-    found: dict[str, tuple[list[int], list[tuple[float, ...]]]] = {}
+    found: dict[str, tuple[list[int], list[Sequence[float]]]] = {}
     for i, kernel in enumerate(kernels):
         for step in kernel.dispatches:
             traffic = step.traffic(problem)
@@ -264,12 +266,23 @@ def dispatches_by_kind(kernels: Sequence[Kernel[Any]], problem: Problem) -> dict
             owners, rows = found.setdefault(kind_of_dispatch(step), ([], []))
             owners.append(i)
             rows.append(traffic)
-    return {kind: (owners, np.array(rows, float)) for kind, (owners, rows) in found.items()}
+    return found
 
 
-def parts_of_time(rows: Numbers, c: Mapping[str, Any], machine: Machine) -> tuple[Numbers, list[Numbers]]:
-    """Return the time of each row in µs, and the times that each of LIMITS would give by itself."""
-    t = dict(zip(COLUMNS, rows.T, strict=True))
+def by_row(
+    rows: Sequence[Sequence[float]], names: Sequence[str], formula: Callable[[Mapping[str, Numbers]], Sequence[Numbers]]
+) -> Table:
+    """Return what `formula` makes of each row, whose figures it gets by their `names`: of all rows, as arrays.
+
+    The page has no arrays, and gives it the numbers of one row after another.
+    """
+    made = formula(dict(zip(names, np.array(rows, float).T, strict=True)))
+    table: Table = np.stack(made, axis=1).tolist()
+    return table
+
+
+def parts_of_time(t: Mapping[str, Numbers], c: Mapping[str, Any], machine: Machine) -> list[Numbers]:
+    """Return the µs of dispatches from their traffic, and those that each of LIMITS would take by itself."""
     subgroups = np.ceil(t["invocations"] / machine.subgroup)
     queue = np.ceil(t["workgroups"] / machine.multiprocessors)  # on the busiest multiprocessor
     held = np.minimum(machine.registers // ((t["registers"] + 24) * subgroups * machine.subgroup), machine.workgroups)
@@ -292,11 +305,42 @@ def parts_of_time(rows: Numbers, c: Mapping[str, Any], machine: Machine) -> tupl
     start = c["launch"] + c["wave"] * waves
     total = start + _norm(c["sharp_whole"], loop, memory, cache)
     each = queue * t["steps"] / machine.clock
-    return total, [start, memory, cache, each * arithmetic, each * loads, latency / machine.clock]
+    return [total, start, memory, cache, each * arithmetic, each * loads, latency / machine.clock]
+
+
+def aspects_of(t: Mapping[str, Numbers], machine: Machine) -> list[Numbers]:
+    """Return the ASPECTS of main dispatches, from their traffic, times, and whether k is divided."""
+    queue = np.ceil(t["workgroups"] / machine.multiprocessors)
+    loads = t["vector_loads"] + t["scalar_loads"] + t["texels"]
+    return [
+        *(t[limit] / t["longest"] for limit in LIMITS),
+        t["divided"],
+        np.minimum(np.log(queue * machine.multiprocessors / t["workgroups"]), 3),
+        t["scalar_loads"] / (t["scalar_loads"] + 4 * t["vector_loads"] + 4 * t["texels"]),
+        np.log(t["steps"]),
+        np.log(queue),
+        np.log(t["waste"]),
+        t["workgroup_stores"] / loads,
+        np.log(loads / t["fmas"]),
+        np.minimum(t["scalar_stores"], 1),
+    ]
+
+
+def factor(t: Mapping[str, Numbers], means: Sequence[float], spreads: Sequence[float]) -> list[Numbers]:
+    """Return the factors of times, from the ASPECTS and WEIGHTS of the cases, as the only ones of a list."""
+    fitted = zip(ASPECTS, means, spreads, strict=True)
+    near = [t[f"weight of {name}"] * _clipped((t[name] - mean) / spread, FAR) for name, mean, spread in fitted]
+    return [np.exp(_clipped(t["weight"] + sum(near), MOST))]
 
 
 def _norm(p: Any, *terms: Numbers) -> Numbers:
     """Return the p-norm of positive numbers."""
     most = np.maximum(functools.reduce(np.maximum, terms), 1e-9)
     result: Numbers = most * sum((term / most) ** p for term in terms) ** (1 / p)
+    return result
+
+
+def _clipped(x: Numbers, most: float) -> Numbers:
+    """Return numbers between -`most` and `most`."""
+    result: Numbers = np.minimum(np.maximum(x, -most), most)
     return result

@@ -35,6 +35,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         *("axes_of", "check_axes", "check_vector", "each_ikj", "ikj", "ikj_shape", "normalisation_of", "of_nothing"),
         *("reduced_shape", "reduction_of"),
     ),
+    "webmm.arguments.views": ("broadcast", "sliced", "transposed"),
     "webmm.choose": ("candidates",),
     "webmm.choose.gemm": ("attainable", "pieces"),
     "webmm.choose.limits": ("dispatch_limits",),
@@ -62,8 +63,8 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         ),
     ),
     "webmm.kernels.traffic": ("moved",),
-    "webmm.kernels.subgroups": ("SIZE_CONTROL", "SIZES", "assured", "pinned"),
-    "webmm.page.stages": ("configurations", "light", "offered"),
+    "webmm.kernels.subgroups": ("SIZE_CONTROL", "SIZES", "pinned"),
+    "webmm.page.stages": ("configurations", "light", "offered", "refused"),
     "webmm.wgsl.params": ("layout",),
     "webmm.problems.base": ("Extent", "check_floats"),
     "webmm.problems.elementwise": ("Elementwise",),
@@ -88,10 +89,11 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.wgsl.render": ("ENTRY_POINT", "params_bytes", "render", "tidy"),
 }
 # Attributes that translated code reads of the modules of `choose`, and of objects that JavaScript passes in: devices,
-# arrays, the template environment.
+# arrays, runs, the template environment.
 DESCRIBED = {
     *("candidates", "capabilities", "driver", "engine", "fallbacks", "field", "info", "kind", "name"),
-    *("capacity", "device", "dtype", "element", "get_template", "mT", "ndim", "offset", "render", "shape", "strides"),
+    *("capacity", "device", "dtype", "element", "get_template", "mT", "ndim", "offset", "records"),
+    *("render", "shape", "strides"),
 }
 UNUSED = ("webmm.kernels.base.Kernel.space",)  # methods that nothing on the page calls
 
@@ -110,6 +112,11 @@ LATE: dict[str, tuple[Name, ...]] = {
         *(Name("webmm.learn.drawings.axes", name) for name in ("Point", "roofed", "roofline")),
         *(Name("webmm.learn.drawings.tiles", name) for name in ("legend", "owner_of", "pictured")),
         *(Name("webmm.page.steps", name) for name in ("walked",)),
+    ),
+    "panels.js": (
+        *(Name("webmm.page.runs", name) for name in ("change", "compared", "gained", "likely", "outcomes")),
+        *(Name("webmm.page.runs", name) for name in ("outstanding", "traffic")),
+        *(Name("webmm.page.settings", name) for name in ("nearest", "offered", "upcoming")),
     ),
     "foreign.js": tuple(Name("webmm.foreign.counts", name) for name in ("CHECKED", "Counts", "check_names")),
     "ops.js": tuple(Name("webmm.page.rows", name) for name in ("ROWS", "SHOWN", "FORMS", "FIELDS")),

@@ -64,7 +64,7 @@ class Expressions:
         self.by_keyword: set[str] = set()  # names of functions and methods that are called with keywords at run time
         self.attribute = attribute
 
-    def write(self, node: ast.expr | ast.Slice, scope: Scope) -> str:
+    def write(self, node: ast.expr, scope: Scope) -> str:
         """Return the translated expression; raises ScriptError if it is not in the supported subset."""
         writer = getattr(self, f"_{type(node).__name__.lower()}", None)
         if writer is None:
@@ -212,11 +212,6 @@ class Expressions:
             ends = (node.slice.lower, node.slice.upper, node.slice.step)
             return f"$.slice({x}, {', '.join('null' if end is None else self.write(end, scope) for end in ends)})"
         return f"$.item({x}, {self.write(node.slice, scope)})"
-
-    def _slice(self, node: ast.Slice, scope: Scope) -> str:
-        """Return a slice as one of several indices of a NumPy array."""
-        ends = ("null" if end is None else self.write(end, scope) for end in (node.lower, node.upper))
-        return f"new $.Slice({', '.join(ends)})"
 
 
 def _quoted(text: str) -> str:

@@ -216,7 +216,7 @@ class Program:
 
     def _module(self, definitions: Iterable[Name], imports: str) -> str:
         identifiers = self._identifiers
-        names = {"* as $": "python", "* as $errors": "errors", "{ numpy as $numpy }": "numpy"}
+        names = {"* as $": "python", "* as $errors": "errors"}
         header = "".join(f'import {name} from "../{module}.js";\n' for name, module in names.items()) + imports
         body = "\n".join(self.found[name].text for name in definitions)
         by_keyword = self._functions.by_keyword

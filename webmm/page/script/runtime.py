@@ -32,10 +32,7 @@ MODULES: dict[ModuleType, tuple[str, ...]] = {
     functools: ("reduce",),
     itertools: ("chain", "product"),
     math: ("ceil", "exp", "floor", "inf", "isfinite", "log", "log2", "nan", "prod", "sqrt"),
-    numpy: (
-        *("add", "argmax", "array", "ceil", "clip", "column_stack", "exp", "log", "maximum", "minimum", "stack"),
-        "zeros",
-    ),
+    numpy: ("ceil", "exp", "log", "maximum", "minimum"),  # of numbers
     operator: ("index",),
     re: ("sub",),
     struct: ("error", "pack", "pack_into", "unpack"),
@@ -61,10 +58,7 @@ METHODS = {
     *("startswith", "strip", "sub", "union", "update", "upper", "values"),
 }
 
-ATTRIBUTES = {  # of classes, fields, dict and NumPy arrays
-    *("__name__", "default", "fromkeys", "metadata"),
-    *("T", "at", "sum", "tolist"),
-}
+ATTRIBUTES = {"__name__", "default", "fromkeys", "metadata"}  # of classes, fields and dict
 
 
 def spelled(value: Any) -> str | None:
@@ -72,7 +66,7 @@ def spelled(value: Any) -> str | None:
     for module, names in MODULES.items():
         for name in names:
             if getattr(module, name) is value and not isinstance(value, float):
-                return f"{'$numpy' if module is numpy else '$.' + module.__name__}.{name}"
+                return f"$.{module.__name__}.{name}"
     return None
 
 
