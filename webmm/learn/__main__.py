@@ -1,4 +1,4 @@
-"""`python -m webmm.learn` writes what directives stand for into the chapters, docs/learn, and the guides, docs; and the drawings.
+"""`python -m webmm.learn` writes what directives stand for into the chapters and the guides, and the drawings.
 
 With `--check`, it writes nothing, and its exit code is 1 if a file is not what would be written.
 """
