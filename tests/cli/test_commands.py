@@ -341,8 +341,9 @@ def test_explain_supports_every_op(webmm: Cli, op: str) -> None:
     arguments, title = EXPLAINED[op]
     done = webmm("explain", *arguments, "--op", op)
     assert done.returncode == 0, done.stderr
-    first, *_ = lines = done.stdout.splitlines()
+    first, *_ = lines = done.stdout.replace("\n    ", " ").splitlines()
     assert first.startswith(title)
+    assert all(len(line) <= 100 or line.count(" ") < 4 for line in done.stdout.splitlines())
     choice = next(line for line in lines if line.startswith("→"))[3:]
     assert any(f". {choice}: " in line and " workgroups" in line for line in lines)
     if op == "reduce:max":
@@ -371,6 +372,7 @@ def test_tune_supports_every_op(webmm: Cli, tmp_path: Path, op: str) -> None:
     assert words in shown
     assert OPS[records[0].op].unit in shown
     explained = webmm("explain", size, "--op", op, **cache).stdout
+    explained = explained.replace("\n    ", " ")
     assert f"tuned here at {words}{' nn' if op == 'quantized' else ''}, " in explained
 
 

@@ -33,7 +33,13 @@ ELSEWHERE = (  # pages outside docs/
     *("shaders/README.md", "tests/README.md", "tests/web/README.md", "web/README.md"),
 )
 ITEM = re.compile(r"^[*-] \[([^\]]+)\]\(([^)#]+)\)", re.MULTILINE)
-STYLE = ".md-typeset td code { word-break: normal; }\n"
+STYLE = """.md-typeset td code { word-break: normal; }
+@media (max-width: 600px) {
+  .md-typeset table:not([class]) :is(th, td) { min-width: 0; padding: .4em; }
+  .md-typeset p:has(> img[src$=".svg"]) { overflow-x: auto; }
+  .md-typeset p > img[src$=".svg"] { max-width: max(100%, 480px); }
+}
+"""
 FENCE = re.compile(r"(^ *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"(`[^`\n]+`)")  # in a line
 seen: Counter[str] = Counter()  # the anchors of the page that is being made

@@ -1,10 +1,11 @@
-"""`python -m webmm.learn` writes what the chapters' directives stand for into docs/learn, and the drawings.
+"""`python -m webmm.learn` writes what directives stand for into the chapters and the guides, and the drawings.
 
 With `--check`, it writes nothing, and its exit code is 1 if a file is not what would be written.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -21,17 +22,27 @@ for _module in iter_modules(webmm.learn.__path__):  # they register their direct
         import_module(f"webmm.learn.{_module.name}")
 
 
+def texts() -> list[Path]:
+    """Return the files that may have directives: the chapters, and in a checkout the guides beside them."""
+    guides = folder().parent.glob("*.md") if folder().name == "learn" else ()
+    return sorted([*folder().rglob("*.md"), *guides])
+
+
 def made() -> dict[Path, str]:
-    """Return the files of the chapters and drawings with their contents; raises ConfigError with file and directive."""
+    """Return the files of the texts and drawings with their contents; raises ConfigError with file and directive."""
     files = {}
-    for path in sorted(folder().rglob("*.md")):
-        up = "../" * (len(path.relative_to(folder()).parts) - 1)
+    for path in texts():
         try:
             text = filled(path.read_text(encoding="utf-8"))
         except ConfigError as error:
-            raise ConfigError(f"{path.relative_to(folder())}: {error}") from error
-        files[path] = text.replace("](DRAWINGS/", f"]({up}drawings/")
+            raise ConfigError(f"{_shown(path)}: {error}") from error
+        drawings = Path(os.path.relpath(folder() / "drawings", path.parent)).as_posix()
+        files[path] = text.replace("](DRAWINGS/", f"]({drawings}/")
     return files | {folder() / "drawings" / name: svg for name, svg in MADE.items()}
+
+
+def _shown(path: Path) -> str:
+    return Path(os.path.relpath(path, folder())).as_posix()
 
 
 def stale() -> dict[Path, str | None]:
@@ -52,7 +63,7 @@ def main(arguments: list[str]) -> int:
         print(f"webmm.learn: {error}", file=sys.stderr)
         return 2
     for path, text in changed.items():
-        print(path.relative_to(folder()))
+        print(_shown(path))
         if "--check" in arguments:
             continue
         if text is None:

@@ -40,7 +40,7 @@ def html(chapter: Chapter) -> str:
     """Return a chapter as the page shows it: below a heading of level 2, without inline styles, drawings in place."""
     text = chapters.html(chapter, lambda name: f"#explain/{name.replace('#', '~')}", _drawing)
     text = HEADING.sub(lambda tag: f"<{tag[1]}h{int(tag[2]) + 2}", text)
-    text = ALIGNED.sub(r'class="\1"', text.replace(' id="', ' id="to-'))
+    text = ALIGNED.sub(r'class="\1"', text.replace(' id="', ' id="to-')).replace("<pre>", '<pre tabindex="0">')
     text = text.replace("<table>", f"{SCROLLED}<table>").replace("</table>", "</table></div>")
     text = WITHIN.sub(f'href="#explain/{chapter.name}~', text)
     return ELSEWHERE.sub(r"\1", text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
-from textwrap import indent
+from textwrap import fill, indent
 from typing import Any
 
 from webmm.cases import OPS
@@ -25,7 +25,7 @@ from webmm.measure.selftest import run as run_selftest
 from webmm.problems import DEFAULT_OP
 from webmm.problems.base import Problem
 from webmm.problems.product import Product
-from webmm.report import Open, first_line, plain, progress_bar, right, show_reasons
+from webmm.report import LINE, Open, first_line, plain, progress_bar, right, show_reasons
 from webmm.text import printable
 
 MAX_DISPATCHES = 10_000  # for explain: cutting a product into this many pieces takes about a second
@@ -56,16 +56,17 @@ def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open)
     right = True
     problem = op.problem(size, dtype, layout)
     with open_device() as device:
-        lines = [f"{title(problem)} on {device.info}"]
+        lines = [_wrapped(f"{title(problem)} on {device.info}")]
         if problem.dtype.wide and device.info.kind == "cpu":
             lines.append(f"this device is a CPU, on which NumPy is faster for {problem.dtype.name}")
         cut = _pieces(problem, device)
         if len(cut) > 1:
             problem = cut[0].problem
-            lines.append(f"too large for one dispatch: cut into {len(cut):,} pieces, the first is {title(problem)}")
+            words = f"too large for one dispatch: cut into {len(cut):,} pieces, the first is {title(problem)}"
+            lines.append(_wrapped(words))
         ranked = candidates(problem, device, device.settings.tune)
         if any(why.startswith("predicted ") for why in ranked.values()):
-            lines.append(f"predicted by rates {adapted.origin(device)}")
+            lines.append(_wrapped(f"predicted by rates {adapted.origin(device)}"))
         for place, (kernel, why) in enumerate(ranked.items()):
             reason = refused(kernel, problem, device)
             workgroups = sum(math.prod(step.dispatch(problem)) for step in kernel.dispatches)
@@ -74,15 +75,27 @@ def explain(op: Op[Any], size: Size, layout: str, dtype: str, open_device: Open)
                 if reason
                 else f"{why}, {workgroups:,} workgroup{'s' * (workgroups > 1)}{_loads(kernel, problem)}"
             )
-            lines.append(f" {place + 1}. {kernel}: {verdict}")
+            lines.append(_wrapped(verdict, f" {place + 1}. {kernel}: "))
             failed = reason and type(kernel) in REGISTERED and not kernel.check(problem, device.capabilities)
             right = right and not failed
         lines.append(f"→  {choose(problem, device)}")
         for stage in op.stages:
             reason = stage.on(device.capabilities).check(problem, device.capabilities)
             if reason and stage not in map(type, ranked):
-                lines.append(f"    {stage.name} cannot run: {reason}")
+                lines.append(_wrapped(f"{stage.name} cannot run: {reason}", "    "))
     return printable("\n".join(lines)), right
+
+
+def _wrapped(line: str, head: str = "") -> str:
+    """Return text whose first line is cut to LINE characters; its head, such as a kernel to copy, stays whole."""
+    first, newline, quoted = line.partition("\n")
+    return (
+        fill(
+            first, LINE, initial_indent=head, subsequent_indent=" " * 4, break_long_words=False, break_on_hyphens=False
+        )
+        + newline
+        + quoted
+    )
 
 
 def _loads(kernel: Kernel[Any], problem: Problem) -> str:

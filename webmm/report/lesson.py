@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from textwrap import fill
-from typing import Any
+from typing import Any, cast
 
 from webmm.cases import OPS, op_of
 from webmm.cases.base import Op, Size
@@ -48,9 +49,12 @@ def explain_stage(row: Op[Any], stage: str, layout: str, dtype: str, open_device
     with open_device() as device:
         chain = [stages[name].on(device.capabilities) for name in (stages[stage].follows, stage) if name]
         ceiling = roofline.measure(device)
-        sizes = list(dict.fromkeys((*_shown(row, stage, device), *row.default_sizes(ceiling, BUDGET))))
+        usual = (*_shown(row, stage, device), *row.default_sizes(ceiling, BUDGET))
+        taken = partial(_taken, chain[-1], lambda size: row.problem(size, dtype, layout), device)
+        sizes = list(dict.fromkeys(map(taken, usual)))
         records = measured(Bench(device, chain, sizes, dtype, LONGEST, ceiling, op=row, layout=layout))
-        lines = [title, "", fill(words, LINE), "", f"on {device.info}:", *_measured(row, chain, records)]
+        said = [fill(title, LINE), "", fill(words, LINE)]
+        lines = [*said, "", fill(f"on {device.info}:", LINE), *_measured(row, chain, records)]
     if chapter:
         lines += ["", f"chapter: docs/learn/{chapter.name}.md, or `webmm serve`"]
         lines += [f"shader: webmm shader {stage} --op {row.name}"]
@@ -62,6 +66,17 @@ def _shown(row: Op[Any], stage: str, device: Device) -> Iterator[Size]:
     for exhibit in row.exhibits:
         if stage in exhibit.stages:
             yield from exhibit.sizes["cpu" if device.info.kind == "cpu" else "gpu"]
+
+
+def _taken(kernel: Kernel[Any], problem: Callable[[Size], Any], device: Device, size: Size) -> Size:
+    """Return a size, or shorter rows if the kernel takes only those: as many elements, on a CPU as many rows."""
+    more, shorter = 1 if device.info.kind == "cpu" else 2, size
+    while kernel.check(problem(shorter), device.capabilities):
+        rows, length, *rest = shorter
+        if length % 2:
+            return size
+        shorter = cast("Size", (more * rows, length // 2, *rest))
+    return shorter
 
 
 def _measured(row: Op[Any], chain: list[Kernel[Any]], records: list[Record]) -> list[str]:
