@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from webmm.dtypes import F16
 from webmm.kernels.attention.base import FOUR, AttentionChoices, HeldRows
@@ -24,7 +25,7 @@ class MatrixUnit(HeldRows):
     name = "matrix_unit"
     follows = "decode"
     summary = "float16 fragments on matrix units, scores in workgroup memory"
-    not_in = {"naga": "naga has no fragments of float16 with sums in float32, and only square ones"}
+    not_in: ClassVar[Mapping[str, str]] = {"naga": "wgpu does not enable matrix units"}
     features = F16.features
     exact = True
 
