@@ -44,9 +44,9 @@ def tiles(problem: Attention, device: Capabilities) -> Iterator[Blocked]:
         each = FOUR * wx
         way = "subgroup" if device.subgroup_size >= wx else "tree"
         tile = Blocked(held(p.width), each * ceil_div(p.value_width, each), bq, bk, tm, wx, way)
-        if bq < 2 * p.queries or (bq, bk, tm, wx) == TILES[-1]:
-            if tile.workgroup_bytes <= device.limit("max-compute-workgroup-storage-size"):
-                yield tile
+        useful = bq < 2 * p.queries or (bq, bk, tm, wx) == TILES[-1]
+        if useful and tile.workgroup_bytes <= device.limit("max-compute-workgroup-storage-size"):
+            yield tile
 
 
 def made_for_cpus(problem: Attention, lanes: int) -> list[AttentionKernel]:
