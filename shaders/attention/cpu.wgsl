@@ -120,7 +120,7 @@ load_q4(q_base, {{ "min(" ~ row ~ ", params.queries - 1u)" if s.edge_q else row 
             var score{{ j }} = scored4(score_{{ r }}_{{ j }}, mask_base, row, key{{ j }}, params.keys - 1u);
 {% if s.ranged or s.edge_k %}
             let keys{{ j }} = vec4u(key{{ j }}) + vec4u(0u, 1u, 2u, 3u);
-{% set seen = "keys" ~ j ~ " >= vec4u(seen.x) & keys" ~ j ~ " < vec4u(seen.y)" if s.left or s.right else "keys" ~ j ~ " < vec4u(last.y)" %}
+{% set seen = "(keys" ~ j ~ " >= vec4u(seen.x)) & (keys" ~ j ~ " < vec4u(seen.y))" if s.left or s.right else "keys" ~ j ~ " < vec4u(last.y)" %}
             score{{ j }} = select(vec4f(HIDDEN), score{{ j }}, {{ seen }});
 {% endif %}
             let pair{{ j }} = max(score{{ j }}.xy, score{{ j }}.zw);

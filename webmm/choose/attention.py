@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from webmm.engine.device import Device
 from webmm.kernels.attention.base import FOUR, AttentionKernel, held
+from webmm.kernels.attention.blocked import Blocked
 from webmm.kernels.attention.cpu import Cpu
 from webmm.kernels.attention.online import Online
 from webmm.kernels.attention.three_calls import ThreeCalls
-from webmm.kernels.base import ceil_div
+from webmm.kernels.base import Capabilities, ceil_div
 from webmm.problems.attention import Attention
 
 MOST_HELD = 256  # columns that an invocation holds
@@ -17,6 +20,9 @@ LONG = 512  # keys from which on a lane has more of them
 MANY = 64  # queries from which on copies of k and v in textures pay off on CPUs
 FEW_ROWS = (1, 4, 8)  # of the only tile of queries; otherwise tiles have 16
 WIDE, MOST_COLUMNS = 16, 64  # columns of v of a lane from which on tiles have fewer rows, and at most
+
+# bq, bk, tm and wx of `blocked`: the largest ones that fit into workgroup memory, from 48 KiB down to 16 KiB.
+TILES = ((64, 32, 4, 8), (32, 32, 4, 8), (32, 16, 4, 4), (16, 16, 2, 4), (8, 16, 1, 4))
 
 ANYWHERE = (ThreeCalls(),)
 
@@ -28,7 +34,19 @@ def candidates(problem: Attention, device: Device) -> list[AttentionKernel]:
     cpu = device.info.kind == "cpu"
     made = made_for_cpus(p, device.capabilities.subgroup_size) if cpu else []
     anywhere = [Online(columns, values, 8 if cpu else 32)] if max(columns, values) <= MOST_HELD else []
-    return [*made, *anywhere]
+    return [*made, *(() if cpu else tiles(p, device.capabilities)), *anywhere]
+
+
+def tiles(problem: Attention, device: Capabilities) -> Iterator[Blocked]:
+    """Yield the kernels with tiles in workgroup memory, the largest tiles first, without those that do not fit."""
+    p = problem
+    for bq, bk, tm, wx in TILES:
+        each = FOUR * wx
+        way = "subgroup" if device.subgroup_size >= wx else "tree"
+        tile = Blocked(held(p.width), each * ceil_div(p.value_width, each), bq, bk, tm, wx, way)
+        useful = bq < 2 * p.queries or (bq, bk, tm, wx) == TILES[-1]
+        if useful and tile.workgroup_bytes <= device.limit("max-compute-workgroup-storage-size"):
+            yield tile
 
 
 def made_for_cpus(problem: Attention, lanes: int) -> list[AttentionKernel]:
