@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
+from webmm.dtypes import F16
 from webmm.engine.device import Device
 from webmm.kernels.attention.base import FOUR, AttentionKernel, held
 from webmm.kernels.attention.blocked import Blocked
 from webmm.kernels.attention.cpu import Cpu
+from webmm.kernels.attention.decode import SPLITS, Decode
+from webmm.kernels.attention.matrix_unit import MatrixUnit
 from webmm.kernels.attention.online import Online
 from webmm.kernels.attention.three_calls import ThreeCalls
 from webmm.kernels.base import Capabilities, ceil_div
@@ -24,6 +29,21 @@ WIDE, MOST_COLUMNS = 16, 64  # columns of v of a lane from which on tiles have f
 # bq, bk, tm and wx of `blocked`: the largest ones that fit into workgroup memory, from 48 KiB down to 16 KiB.
 TILES = ((64, 32, 4, 8), (32, 32, 4, 8), (32, 16, 4, 4), (16, 16, 2, 4), (8, 16, 1, 4))
 
+# Queries up to which keys are divided among lanes and workgroups, if these are at least LEAST_KEYS.
+FEW, LEAST_KEYS = 8, 256
+AT_ONCE, PER_UNIT = 128, 4  # workgroups that run at once if no probe counted them, and how many there are for each
+MOST_ROWS = 4  # queries of a workgroup: more take too many registers
+SPARE = 1.25  # padding of rows that is worth more lanes for each
+
+# Settings of `matrix_unit` for up to so many columns, the fastest first; rows are padded to whole PADDED columns.
+UNITS: tuple[tuple[int, tuple[dict[str, Any], ...]], ...] = (
+    (64, ({"bq": 64, "bk": 32, "sm": 16}, {"bq": 128, "bk": 32, "sm": 32})),
+    (128, ({"bq": 128, "bk": 32, "sm": 32, "across": 2}, {"bq": 64, "bk": 32, "sm": 16})),
+    (256, ({"bq": 64, "bk": 32, "sm": 16},)),
+)
+PADDED = 32
+LEAST_UNIT = 16  # queries from which on matrix units pay off
+
 ANYWHERE = (ThreeCalls(),)
 
 
@@ -34,7 +54,57 @@ def candidates(problem: Attention, device: Device) -> list[AttentionKernel]:
     cpu = device.info.kind == "cpu"
     made = made_for_cpus(p, device.capabilities.subgroup_size) if cpu else []
     anywhere = [Online(columns, values, 8 if cpu else 32)] if max(columns, values) <= MOST_HELD else []
-    return [*made, *(() if cpu else tiles(p, device.capabilities)), *anywhere]
+    return [*made, *(() if cpu else on_gpus(p, device.capabilities)), *anywhere]
+
+
+def on_gpus(problem: Attention, device: Capabilities) -> Iterator[AttentionKernel]:
+    """Yield the kernels made for GPUs, best first."""
+    if problem.queries <= FEW and problem.keys >= LEAST_KEYS:
+        yield from divided(problem, device)
+    yield from on_matrix_units(problem, device)
+    yield from tiles(problem, device)
+
+
+def divided(problem: Attention, device: Capabilities) -> Iterator[Decode]:
+    """Yield the kernel that divides the keys; none without subgroups of 8 lanes.
+
+    There are PER_UNIT workgroups for each that runs at once, if every one has a step of keys.
+    """
+    p, lanes = problem, device.subgroup_size
+    if lanes < 8 or max(p.width, p.value_width) > MOST_HELD:
+        return
+    sharers = next(n for n in (16 if max(p.width, p.value_width) > 128 else 8, 4, 2) if n == 2 or _suits(p, n))
+    sharers = min(sharers, lanes)
+    columns, values = (_padded(n, FOUR * sharers) for n in (p.width, p.value_width))
+    tm = next((rows for rows in (1, 2) if p.group * p.queries <= rows), MOST_ROWS)
+    whole = Decode(columns, values, lanes=lanes, sharers=sharers, tm=tm)
+    x, y, _ = whole.dispatch(p)
+    wanted = PER_UNIT * (device.workgroups or AT_ONCE)
+    most = max(1, p.keys // whole.tile_k)
+    yield replace(whole, splits=next((n for n in SPLITS if x * y * n >= wanted or 2 * n > most), SPLITS[-1]))
+
+
+def _suits(problem: Attention, sharers: int) -> bool:
+    """Tell whether so many lanes can share rows without much padding."""
+    lengths = (problem.width, problem.value_width)
+    return all(_padded(n, FOUR * sharers) <= SPARE * held(n) for n in lengths)
+
+
+def _padded(width: int, step: int) -> int:
+    """Return `width` rounded up to whole steps."""
+    return step * ceil_div(width, step)
+
+
+def on_matrix_units(problem: Attention, device: Capabilities) -> list[MatrixUnit]:
+    """Return the kernels with fragments of float16 that `device` can run, the fastest first."""
+    p = problem
+    stage = MatrixUnit.on(device)
+    if p.dtype != F16 or p.queries < LEAST_UNIT or stage.matrix_shape not in device.matrix_shapes:
+        return []
+    columns, values = _padded(p.width, PADDED), _padded(p.value_width, PADDED)
+    settings = next((each for most, each in UNITS if max(columns, values) <= most), ())
+    made = [replace(stage, columns=columns, values=values, **each) for each in settings]
+    return [kernel for kernel in made if kernel.check(p, device) is None]
 
 
 def tiles(problem: Attention, device: Capabilities) -> Iterator[Blocked]:
