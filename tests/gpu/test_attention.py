@@ -73,7 +73,8 @@ def agrees(got, expected, tolerance=2e-5):
 
 
 def test_small_tiles_are_of_every_stage():
-    assert {name.split()[0] for name in SMALL} == set(STAGES["attention"])
+    elsewhere = {"decode", "matrix_unit"}  # test_attention_units.py
+    assert {name.split()[0] for name in SMALL} | elsewhere == set(STAGES["attention"])
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -1,21 +1,21 @@
 """Attention on matrix units, with emulated fragments: right on lavapipe, valid for Tint; and for few queries."""
 
-import dataclasses
 import re
+from dataclasses import replace
 
 import emulation
 import pytest
 
-from webmm.cases import OPS
-from webmm.dtypes import F16, F32
+from webmm.cases.attention import plain, relaid
+from webmm.choose.attention import on_gpus
+from webmm.dtypes import BOOL, F16, F32
 from webmm.kernels.attention.decode import Decode
 from webmm.kernels.attention.matrix_unit import MatrixUnit
 from webmm.measure.selftest import prove
+from webmm.problems.attention import dense_heads
 from webmm.wgsl import tint
 from webmm.wgsl.render import render
 
-OP = OPS["attention"]
-EXAMPLES = dict(OP.examples())
 SMALL = {"bq": 16, "bk": 16, "sm": 8, "fm": 8, "fn": 8, "fk": 8, "lanes": 8, "columns": 16, "values": 16}
 
 # Fragments are slots of arrays in each lane, which has all elements of Left and Right, and its own ones of Result.
@@ -75,58 +75,65 @@ def emulated(wgsl):
     return text + FRAGMENTS.format(size=64, slots=len(slots))
 
 
-def narrow(problem, width, value_width):
-    """Return a small problem with rows of other lengths, to be laid out again."""
-    return dataclasses.replace(problem, dtype=F16, out_dtype=F16, width=width, value_width=value_width)
+PROBLEMS = {
+    "growing": replace(plain((1, 2, 19, 40, 13), F16), scale=8.0),  # the last key has the largest scores
+    "every": replace(
+        relaid(replace(plain((2, 4, 9, 40, 16), F16), kv_heads=2, value_width=8), plain((2, 4, 9, 40, 16), F16)),
+        **{"left": 20, "right": 1, "softcap": 2.0, "lengths": True, "from_end": True, "shift": -9},
+        **{"mask": dense_heads(4, 9, 40), "mask_dtype": BOOL},
+    ),
+}
+UNITS = {"growing": {"bk": 16}, "every": {"bk": 32, "across": 2}}
 
 
-CASES = [
-    ("float16 64", 16, 16, {}),
-    ("float16 61", 13, 15, {"across": 2}),
-    ("window and softcap", 16, 8, {"bk": 32, "across": 2}),
-    ("lengths", 11, 16, {}),
-    ("mask of float32", 16, 16, {"bk": 32}),
-]
-
-
-@pytest.mark.parametrize(("words", "width", "value_width", "changes"), CASES, ids=[each[0] for each in CASES])
-def test_matrix_units(device, monkeypatch, words, width, value_width, changes):
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_matrix_units(device, monkeypatch, name):
     if device.capabilities.subgroup_size != SMALL["lanes"]:
         pytest.skip("lanes exchange scores in subgroups of 8")
-    kernel = MatrixUnit(**(SMALL | changes))
+    kernel = MatrixUnit(**(SMALL | UNITS[name]))
     emulation.stand_in(device, monkeypatch, kernel, emulate=emulated)
-    small = next(OP.stand_ins(kernel, narrow(EXAMPLES[words], width, value_width)))
-    assert kernel.check(small, device.capabilities) is None
-    assert prove(kernel, small, device) == ""
+    assert kernel.check(PROBLEMS[name], device.capabilities) is None
+    assert prove(kernel, PROBLEMS[name], device) == ""
 
 
 def test_tiles_for_gpus_are_valid_for_tint():
-    tiles = [
-        MatrixUnit(),
-        MatrixUnit(bq=128, sm=32, across=2, columns=128, values=128),
-        MatrixUnit(bk=16, fn=8, fk=8, columns=32, values=96, bq=32, sm=32),
-    ]
-    for kernel, words in zip(tiles, ("float16 40", "mask of bool", "lengths"), strict=True):
+    for kernel, problem in (
+        (MatrixUnit(), plain((1, 2, 65, 65, 40), F16)),
+        (MatrixUnit(bq=128, sm=32, across=2, columns=128, values=128), PROBLEMS["growing"]),
+        (MatrixUnit(bk=16, fn=8, fk=8, columns=32, values=96, bq=32, sm=32), PROBLEMS["every"]),
+    ):
         assert kernel.invalid() is None
-        problem = narrow(EXAMPLES[words], 30, 32)
         tint.validate(render(kernel, problem, "tint").wgsl, str(kernel))
 
 
-DIVIDED = [
-    ("float16 61", {"splits": 4, "tm": 2, "sharers": 4, "size": 64}),
-    ("window and softcap", {"splits": 2}),
-    ("lengths", {"splits": 4, "unroll": 1}),
-]
+DIVIDED = {"growing": {"values": 64, "splits": 32, "tm": 2, "unroll": 1}, "every": {"sharers": 2, "tm": 4, "unroll": 2}}
 
 
-@pytest.mark.parametrize(("words", "changes"), DIVIDED, ids=[each[0] for each in DIVIDED])
-def test_divided_keys(device, words, changes):
-    kernel = dataclasses.replace(Decode.on(device.capabilities), **changes)
-    if kernel.check(EXAMPLES[words], device.capabilities):
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_keys_divided_among_workgroups(device, name):
+    lanes = device.capabilities.subgroup_size
+    kernel = Decode(**{"columns": 16, "values": 16, "size": 64, "lanes": lanes, "sharers": 4} | DIVIDED[name])
+    if kernel.check(PROBLEMS[name], device.capabilities):
         pytest.skip("no such subgroups")
-    assert prove(kernel, list(OP.stand_ins(kernel, EXAMPLES[words]))[1], device) == ""
+    assert prove(kernel, PROBLEMS[name], device) == ""
 
 
-def test_types_that_units_do_not_multiply():
-    assert MatrixUnit().unsuited(EXAMPLES["float32 64"]) == "multiplies float16, not float32"
-    assert EXAMPLES["float32 64"].dtype == F32
+def test_the_choice_by_shape_and_dtype(device):
+    offered = dict.fromkeys(device.capabilities.limits, 2**31)
+    units = frozenset({MatrixUnit().matrix_shape})
+    able = replace(
+        device.capabilities,
+        limits=offered,
+        features=F16.features,
+        subgroup_size=32,
+        matrix_shapes=units,
+        workgroups=132,
+    )
+    asked = ((4096, F16, 128), (4096, F16, 80), (4096, F32, 64), (1, F16, 80), (8, F32, 256))
+    found = [next(iter(on_gpus(plain((1, 8, n, 4096, width), dtype), able))).name for n, dtype, width in asked]
+    assert found == ["matrix_unit", "matrix_unit", "blocked", "decode", "decode"]
+    one, many = (next(on_gpus(plain((1, heads, 1, 4096, 128), F16), able)).config["splits"] for heads in (8, 256))
+    assert (one, many) == (64, 4)
+    without = replace(able, matrix_shapes=frozenset(), subgroup_size=0)
+    assert {kernel.name for kernel in on_gpus(plain((1, 8, 1, 4096, 64), F16), without)} == {"blocked"}
+    assert MatrixUnit().unsuited(plain((1, 8, 64, 64, 64), F32)) == "multiplies float16, not float32"

@@ -8,7 +8,8 @@ its terms w_j·v_j, with ε = 2⁻²³ (Higham, Accuracy and Stability of Numeri
 - of the power, exp_error + 2ε·|s_j - m|: that of the driver, and the rounding of its argument;
 - both again, on the average over the weights, of the sum in the denominator;
 - (keys + 16)·ε, the rounding of the two sums in any order, and of their corrections as the maximum grows;
-- for shorter types two roundings to them, since weights may be multiplied as such, and one of the result.
+- for shorter types two roundings to them, since weights may be multiplied as such, and one of the result; small weights
+  in float16 have an absolute error, 2⁻³² of the largest one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 
 from webmm.cases.base import Case, Exhibit, Op, Size, Trial, split_size
 from webmm.cases.products import reduced
-from webmm.dtypes import BOOL, F32, MATRIX_DTYPES, DType, dtype_of
+from webmm.dtypes import BOOL, F16, F32, MATRIX_DTYPES, DType, dtype_of
 from webmm.engine.device import Device
 from webmm.errors import ConfigError
 from webmm.kernels.attention.base import AttentionKernel
@@ -37,6 +38,7 @@ Floats = NDArray[np.float64]
 WIDTH = 64
 HEADS = 8
 SMALLEST = 2.0**-126  # smaller weights may be 0
+SMALLEST_HALF = 2.0**-32  # of the largest weight: the error of smaller ones as float16, scaled by 2**7 at least
 CHECKED = 2**27  # products of a query and a key, up to which all queries are checked
 SAMPLED = 64  # queries of each head that are checked otherwise
 LENGTHS = (1024, 2048, 4096, 8192)
@@ -94,8 +96,9 @@ class Given:
         weights, delta = weighed(scores, np.where(np.isfinite(scores), delta, 0.0))
         result = times(weights, v)
         short = 2 * p.dtype.eps if p.dtype != F32 else 0.0
+        least = SMALLEST_HALF if p.dtype == F16 else SMALLEST
         size = np.where(np.isfinite(v), np.abs(v), 0.0)
-        allowed = (weights * (delta + (p.keys + 16) * eps + short)) @ size + SMALLEST * size.sum(axis=0)
+        allowed = (weights * (delta + (p.keys + 16) * eps + short)) @ size + least * size.sum(axis=0)
         allowed += p.out_dtype.tiny + (p.out_dtype.eps if p.out_dtype != F32 else 0.0) * np.abs(result)
         hidden = (np.nan_to_num(weights) == 0) & (np.arange(p.keys) < self._length(entry))
         loose = hidden.astype(float) @ ~np.isfinite(v) > 0  # what keys without weight contain may be multiplied by 0
