@@ -35,7 +35,8 @@ AT_ONCE, PER_UNIT = 128, 4  # workgroups that run at once if no probe counted th
 MOST_ROWS = 4  # queries of a workgroup: more take too many registers
 SPARE = 1.25  # padding of rows that is worth more lanes for each
 
-# Settings of `matrix_unit` for up to so many columns, the fastest first; rows are padded to whole PADDED columns.
+# Settings of `matrix_unit` for up to so many columns, the likeliest first; rows are padded to whole PADDED columns.
+# Neither these nor those of `decode` were measured on a GPU: registers and workgroup memory decided.
 UNITS: tuple[tuple[int, tuple[dict[str, Any], ...]], ...] = (
     (64, ({"bq": 64, "bk": 32, "sm": 16}, {"bq": 128, "bk": 32, "sm": 32})),
     (128, ({"bq": 128, "bk": 32, "sm": 32, "across": 2}, {"bq": 64, "bk": 32, "sm": 16})),
@@ -96,7 +97,7 @@ def _padded(width: int, step: int) -> int:
 
 
 def on_matrix_units(problem: Attention, device: Capabilities) -> list[MatrixUnit]:
-    """Return the kernels with fragments of float16 that `device` can run, the fastest first."""
+    """Return the kernels with fragments of float16 that `device` can run, the likeliest first."""
     p = problem
     stage = MatrixUnit.on(device)
     if p.dtype != F16 or p.queries < LEAST_UNIT or stage.matrix_shape not in device.matrix_shapes:

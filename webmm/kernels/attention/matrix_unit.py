@@ -137,7 +137,7 @@ class MatrixUnit(HeldRows):
             yield replace(each, wgsl_type="array<vec4<u32>>") if chunks else each
 
     def assumptions(self, choices: AttentionChoices) -> Iterator[Assumption]:
-        """Yield those of any stage, but with chunks of q, k and v."""
+        """Yield those of any stage, but with chunks of q, k and v; the edges of tiles are the same text."""
         for each in super().assumptions(choices):
             x = each.choice[-1]
             if each.choice in ("vec_q", "vec_k", "vec_v"):
@@ -145,7 +145,7 @@ class MatrixUnit(HeldRows):
                 strides = [f"{x}_strides.{axis}" for axis in "xyz"]
                 aligned = multiples(CHUNK, columns, f"{x}_offset", *strides)
                 yield Assumption(each.choice, True, (Condition(f"{x}_strides.w", equals=1), *aligned))
-            else:
+            elif each.choice not in ("edge_q", "edge_k"):
                 yield each
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
