@@ -3,6 +3,7 @@
     python bench/shapes.py --adapter gpu --seeds 7,8 --count 300 FILE.json       # the chosen kernels and cuBLAS
     python bench/shapes.py --adapter gpu --regret 24 --count 100 FILE.json       # and the best of 24 candidates
     python bench/shapes.py --adapter gpu --op reduce,normalise FILE.json         # compared with a copy and PyTorch
+    python bench/shapes.py --op attention FILE.json                              # beside three calls in the same run
     python bench/shapes.py --adapter gpu --engine dawn --dtype float16 FILE.json # on matrix units
     python bench/shapes.py --adapter gpu --collect 14 --seconds 200 FILE.json    # times to fit a model to
     python bench/shapes.py --adapter gpu --sizes 1x1536x8192nt --kernels gemv:lanes=64,gemv FILE.json
@@ -29,6 +30,7 @@ from pathlib import Path
 from threading import BrokenBarrierError
 from typing import Any
 
+import attention_shapes
 import click
 from ops import worthwhile
 from random_problems import BYTES, DRAWN, default_dtype, draw, problem_of
@@ -315,6 +317,9 @@ def main(
     output: Path,
 ) -> None:
     """Measure random problems, and write the records to OUTPUT."""
+    if ops == "attention":
+        attention_shapes.measure(adapter, engine, dtype, seeds, count, seconds, output)
+        return
     if unknown := set(ops.split(",")) - set(DRAWN):
         raise click.BadParameter(f"{', '.join(sorted(unknown))}: choose from {', '.join(DRAWN)}", param_hint="--op")
     tried = tuple(parse_kernels(kernels, ops)) if kernels else ()

@@ -1,0 +1,139 @@
+"""Attention on matrix units, with emulated fragments: right on lavapipe, valid for Tint; and for few queries."""
+
+import re
+from dataclasses import replace
+
+import emulation
+import pytest
+
+from webmm.cases.attention import plain, relaid
+from webmm.choose.attention import on_gpus
+from webmm.dtypes import BOOL, F16, F32
+from webmm.kernels.attention.decode import Decode
+from webmm.kernels.attention.matrix_unit import MatrixUnit
+from webmm.measure.selftest import prove
+from webmm.problems.attention import dense_heads
+from webmm.wgsl import tint
+from webmm.wgsl.render import render
+
+SMALL = {"bq": 16, "bk": 16, "sm": 8, "fm": 8, "fn": 8, "fk": 8, "lanes": 8, "columns": 16, "values": 16}
+
+# Fragments are slots of arrays in each lane, which has all elements of Left and Right, and its own ones of Result.
+FRAGMENTS = """
+const OWN: u32 = FM * FN / LANES;
+var<private> halves: array<array<f32, {size}>, {slots}>;
+var<private> sums: array<array<f32, OWN>, {slots}>;
+
+fn multiply_add(left: u32, right: u32, acc: u32, lane: u32) {{
+    let one = min(params.keys, 1u); // unknown at compile time, so that drivers do not unroll the loops
+    for (var own = 0u; own < OWN * one; own++) {{
+        let e = lane * OWN + own;
+        for (var k = 0u; k < FK * one; k++) {{
+            sums[acc][own] += halves[left][e / FN * FK + k] * halves[right][k * FN + e % FN];
+        }}
+    }}
+}}
+"""
+LOAD = re.compile(r"(?:let )?(\w+) = subgroupMatrixLoad<(\w+), (\w+)_major>\(&(.+?), ([^,]+), (\w+|FN / 4u)\);")
+STORE = re.compile(r"subgroupMatrixStore<row_major>\(&(.+?), ([^,]+), (\w+), ([^)]+)\);")
+MULTIPLY = re.compile(r"(\w+) = subgroupMatrixMultiplyAccumulate\((\w+), (\w+), \w+\);")
+ZERO = re.compile(r"var (\w+) = Result\(\);")
+OWN = "for (var own = 0u; own < OWN * min(params.keys, 1u); own++) { let e = subgroup_lane * OWN + own; "
+
+
+def emulated(wgsl):
+    """Return the shader with arrays in place of fragments."""
+    slots = {}
+
+    def slot(name):
+        return f"{slots.setdefault(name, len(slots))}u"
+
+    def loaded(found):
+        name, kind, order, panel, place, line = found.groups()
+        if kind == "Result":
+            at = f"{place} + e / FN * ({line}) + e % FN / 4u"
+            return f"{OWN}sums[{slot(name)}][own] = bitcast<f32>({panel}[{at}][e % 4u]); }}"
+        length = "FK" if kind == "Left" else "FN"
+        row, column = (f"e / {length}", f"e % {length}")[:: 1 if order == "row" else -1]
+        return (
+            f"for (var e = 0u; e < {length} * {'FM' if kind == 'Left' else 'FK'} * min(params.keys, 1u); e++) "
+            f"{{ let at = ({place} + {row} * {line}) * 8u + {column}; "
+            f"halves[{slot(name)}][e] = unpack2x16float({panel}[at / 8u][at / 2u % 4u])[at % 2u]; }}"
+        )
+
+    def stored(found):
+        panel, place, name, line = found.groups()
+        at = f"{place} + e / FN * ({line}) + e % FN / 4u"
+        return f"{OWN}{panel}[{at}][e % 4u] = bitcast<u32>(sums[{slot(name)}][own]); }}"
+
+    text = re.sub(r"alias (Left|Right|Result) = .*\n", "", emulation.without_subgroups(wgsl))
+    text = re.sub(r"diagnostic.*\n", "", text)
+    text = STORE.sub(stored, LOAD.sub(loaded, text))
+    text = MULTIPLY.sub(lambda m: f"multiply_add({slot(m[2])}, {slot(m[3])}, {slot(m[1])}, subgroup_lane);", text)
+    text = ZERO.sub(lambda m: f"{OWN}sums[{slot(m[1])}][own] = 0.0; }}", text)
+    assert not re.search("subgroupMatrix|subgroup_matrix|Result", text)
+    return text + FRAGMENTS.format(size=64, slots=len(slots))
+
+
+PROBLEMS = {
+    "growing": replace(plain((1, 2, 19, 40, 13), F16), scale=8.0),  # the last key has the largest scores
+    "every": replace(
+        relaid(replace(plain((2, 4, 9, 40, 16), F16), kv_heads=2, value_width=8), plain((2, 4, 9, 40, 16), F16)),
+        **{"left": 20, "right": 1, "softcap": 2.0, "lengths": True, "from_end": True, "shift": -9},
+        **{"mask": dense_heads(4, 9, 40), "mask_dtype": BOOL},
+    ),
+}
+UNITS = {"growing": {"bk": 16}, "every": {"bk": 32, "across": 2}}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_matrix_units(device, monkeypatch, name):
+    if device.capabilities.subgroup_size != SMALL["lanes"]:
+        pytest.skip("lanes exchange scores in subgroups of 8")
+    kernel = MatrixUnit(**(SMALL | UNITS[name]))
+    emulation.stand_in(device, monkeypatch, kernel, emulate=emulated)
+    assert kernel.check(PROBLEMS[name], device.capabilities) is None
+    assert prove(kernel, PROBLEMS[name], device) == ""
+
+
+def test_tiles_for_gpus_are_valid_for_tint():
+    for kernel, problem in (
+        (MatrixUnit(), plain((1, 2, 65, 65, 40), F16)),
+        (MatrixUnit(bq=128, sm=32, across=2, columns=128, values=128), PROBLEMS["growing"]),
+        (MatrixUnit(bk=16, fn=8, fk=8, columns=32, values=96, bq=32, sm=32), PROBLEMS["every"]),
+    ):
+        assert kernel.invalid() is None
+        tint.validate(render(kernel, problem, "tint").wgsl, str(kernel))
+
+
+DIVIDED = {"growing": {"values": 64, "splits": 32, "tm": 2, "unroll": 1}, "every": {"sharers": 2, "tm": 4, "unroll": 2}}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_keys_divided_among_workgroups(device, name):
+    lanes = device.capabilities.subgroup_size
+    kernel = Decode(**{"columns": 16, "values": 16, "size": 64, "lanes": lanes, "sharers": 4} | DIVIDED[name])
+    if kernel.check(PROBLEMS[name], device.capabilities):
+        pytest.skip("no such subgroups")
+    assert prove(kernel, PROBLEMS[name], device) == ""
+
+
+def test_the_choice_by_shape_and_dtype(device):
+    offered = dict.fromkeys(device.capabilities.limits, 2**31)
+    units = frozenset({MatrixUnit().matrix_shape})
+    able = replace(
+        device.capabilities,
+        limits=offered,
+        features=F16.features,
+        subgroup_size=32,
+        matrix_shapes=units,
+        workgroups=132,
+    )
+    asked = ((4096, F16, 128), (4096, F16, 80), (4096, F32, 64), (1, F16, 80), (8, F32, 256))
+    found = [next(iter(on_gpus(plain((1, 8, n, 4096, width), dtype), able))).name for n, dtype, width in asked]
+    assert found == ["matrix_unit", "matrix_unit", "blocked", "decode", "decode"]
+    one, many = (next(on_gpus(plain((1, heads, 1, 4096, 128), F16), able)).config["splits"] for heads in (8, 256))
+    assert (one, many) == (64, 4)
+    without = replace(able, matrix_shapes=frozenset(), subgroup_size=0)
+    assert {kernel.name for kernel in on_gpus(plain((1, 8, 1, 4096, 64), F16), without)} == {"blocked"}
+    assert MatrixUnit().unsuited(plain((1, 8, 64, 64, 64), F32)) == "multiplies float16, not float32"

@@ -1,0 +1,89 @@
+"""Tiles of q, k, v and weights in workgroup memory, and of scores and results in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from webmm.kernels.attention.base import FOUR, HeldRows
+from webmm.kernels.base import ceil_div, tunable
+from webmm.problems.attention import Attention
+
+BYTES = 16  # of a vec4
+
+
+@dataclass(frozen=True)
+class Blocked(HeldRows):
+    """A tile of `bq` queries per workgroup, which walks along the keys in tiles of `bk`.
+
+    Dao, Fu, Ermon, Rudra and Ré, FlashAttention (2022); the loop over keys inside, as Dao, FlashAttention-2 (2023).
+    """
+
+    name = "blocked"
+    follows = "online"
+    summary = "tiles in workgroup memory and in registers"
+
+    bq: int = tunable(64, (8, 16, 32, 64, 128), "queries of a workgroup")
+    bk: int = tunable(32, (16, 32, 64), "keys of a step")
+    tm: int = tunable(4, (1, 2, 4, 8), "queries of an invocation")
+    wx: int = tunable(8, (4, 8, 16), "invocations that share a query")
+    combine: str = tunable("tree", ("tree", "subgroup"), "maxima of a query in workgroup memory, or by shuffles")
+
+    @property
+    def wy(self) -> int:
+        """Invocations along the queries."""
+        return self.bq // self.tm
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """A line of invocations; the template lays them out as (wy, wx)."""
+        return (self.wx * self.wy, 1, 1)
+
+    @property
+    def subgroup(self) -> int:
+        """The lanes that exchange maxima."""
+        return self.wx if self.combine == "subgroup" else 0
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """The tiles, rows of all but v padded by a vec4, and partial maxima."""
+        rows = (self.bq + self.bk) * (self.columns // FOUR + 1) + self.bk * self.values // FOUR
+        maxima = 4 * self.bq * self.wx if self.combine == "tree" else 0
+        return BYTES * (rows + self.bq * (self.bk // FOUR + 1)) + maxima
+
+    @property
+    def tile_q(self) -> int:
+        """Its queries."""
+        return self.bq
+
+    @property
+    def tile_k(self) -> int:
+        """The keys of a step."""
+        return self.bk
+
+    @property
+    def tk(self) -> int:
+        """Keys of an invocation in a step."""
+        return self.bk // self.wx
+
+    @property
+    def tn(self) -> int:
+        """Columns of v of an invocation."""
+        return self.values // self.wx
+
+    def shares(self, rows: int, columns: int) -> int:
+        """Return the vec4 that an invocation loads of a tile, at most."""
+        return ceil_div(rows * columns // FOUR, self.invocations)
+
+    def iterations(self, problem: Attention) -> int:
+        """Return the steps over keys, and in each those over columns and keys."""
+        return ceil_div(problem.keys, self.bk) * (3 + self.columns // FOUR + self.bk // FOUR)
+
+    def constraints(self) -> Iterator[tuple[bool, str]]:
+        """Require whole vec4, and rows and columns that the invocations can share evenly."""
+        yield from super().constraints()
+        yield self.bq % self.tm == 0, f"bq = {self.bq} must be a multiple of tm = {self.tm}"
+        each = FOUR * self.wx
+        for name in ("bk", "values"):
+            value = getattr(self, name)
+            yield value % each == 0, f"{name} = {value} must be a multiple of {each}: {self.wx} invocations have vec4"

@@ -1,0 +1,154 @@
+"""For few queries: the keys are divided among workgroups, whose results a second dispatch combines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from webmm.kernels.attention.base import FOUR, AttentionChoices, AttentionKernel, HeldRows
+from webmm.kernels.base import Binding, Capabilities, Kernel, Scratch, Texture, ceil_div, fold, tunable
+from webmm.kernels.sizes import Assumption, folded
+from webmm.problems.attention import Attention
+
+PARTIAL = "partial"
+SPLITS = (1, 2, 4, 8, 16, 32, 64)
+SPLITS_DOC = "workgroups among which the keys are divided"
+MOST_COMBINED = 256  # invocations that combine the parts of a query
+
+
+@dataclass(frozen=True)
+class Decode(HeldRows):
+    """Each group of `sharers` lanes reads keys of its own, once for `tm` queries of all heads that share them.
+
+    Dao et al., Flash-Decoding for long-context inference (2023).
+    """
+
+    name = "decode"
+    follows = "online"
+    summary = "for few queries: keys divided among lanes and workgroups"
+    exact = True
+
+    size: int = tunable(128, (64, 128, 256), "invocations of a workgroup")
+    lanes: int = tunable(32, (8, 16, 32, 64), "lanes of a subgroup", most=128)
+    sharers: int = tunable(8, (2, 4, 8, 16), "lanes that share a key", most=64)
+    tm: int = tunable(4, (1, 2, 4, 8), "queries, of all heads that share keys, of a workgroup")
+    unroll: int = tunable(2, (1, 2, 4), "keys that these lanes load at once")
+    splits: int = tunable(1, SPLITS, SPLITS_DOC)
+
+    @classmethod
+    def on(cls, device: Capabilities) -> Decode:
+        """Return the stage for the device's subgroups."""
+        lanes = device.subgroup_size or cls().lanes
+        return cls(lanes=lanes, sharers=min(cls().sharers, lanes))
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """A line of subgroups."""
+        return (self.size, 1, 1)
+
+    @property
+    def subgroup(self) -> int:
+        """Lanes of a subgroup."""
+        return self.lanes
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """A row of the result for each query and subgroup, its largest score and its sum."""
+        return self.tm * self.size // self.lanes * (4 * self.values + 8)
+
+    @property
+    def tile_k(self) -> int:
+        """The keys of all lanes in a step."""
+        return self.size // self.sharers * self.unroll
+
+    @property
+    def after(self) -> tuple[Kernel[Attention], ...]:
+        """The dispatch that combines the results, if keys are divided."""
+        return (Combine(self.values, self.splits),) if self.splits > 1 else ()
+
+    def scratch(self, problem: Attention) -> tuple[Texture | Scratch, ...]:
+        """A row of the result of each query and split, with its largest score and its sum."""
+        p = problem
+        nbytes = 4 * (self.values + FOUR) * self.splits * p.queries * p.heads * p.batch
+        return (Scratch(PARTIAL, nbytes),) if self.splits > 1 else ()
+
+    def scratch_rule(self, problem: Attention) -> dict[str, Any]:
+        """Return the rule of their bytes."""
+        del problem
+        each = 4 * (self.values + FOUR) * self.splits
+        return {PARTIAL: f"{each} * queries * heads * entries"} if self.splits > 1 else {}
+
+    def dispatch(self, problem: Attention) -> tuple[int, int, int]:
+        """Return the workgroup counts (x, y, z): for each head of k, the tiles of its queries, in `splits` parts."""
+        p = problem
+        return fold(ceil_div(p.group * p.queries, self.tm) * p.kv_heads * p.batch * self.splits)
+
+    def grid_rule(self, spec: Any) -> dict[str, Any] | None:
+        """Return the rule of `dispatch`, for hosts in other languages."""
+        del spec
+        return folded(f"ceil(group * queries / {self.tm}) * heads / group * entries * {self.splits}")
+
+    def bindings(self, spec: AttentionChoices) -> Iterator[Binding]:
+        """Yield the bindings of any stage; with several splits, partial results take the place of o."""
+        for each in super().bindings(spec):
+            divided = each.name == "o" and self.splits > 1
+            yield replace(each, name=PARTIAL, wgsl_type="array<vec4f>") if divided else each
+
+    def assumptions(self, choices: AttentionChoices) -> Iterator[Assumption]:
+        """Yield those of any stage, but for o, which several splits do not write, and the edges of tiles."""
+        unused = ("edge_q", "edge_k", "vec_o" if self.splits > 1 else "")
+        yield from (each for each in super().assumptions(choices) if each.choice not in unused)
+
+    def constraints(self) -> Iterator[tuple[bool, str]]:
+        """Require whole subgroups of whole groups, and whole rows for a group."""
+        yield from super().constraints()
+        yield self.size % self.lanes == 0, f"size = {self.size} must be a multiple of lanes = {self.lanes}"
+        yield self.lanes % self.sharers == 0, f"lanes = {self.lanes} must be a multiple of sharers = {self.sharers}"
+        for name in ("columns", "values"):
+            value, least = getattr(self, name), FOUR * self.sharers
+            yield value % least == 0, f"{name} = {value} must be a multiple of {least}: a vec4 for each sharer"
+
+    def iterations(self, problem: Attention) -> int:
+        """Return the steps over the keys of a split."""
+        return ceil_div(ceil_div(problem.keys, self.splits), self.tile_k)
+
+
+@dataclass(frozen=True)
+class Combine(AttentionKernel):
+    """The second dispatch: the results of all parts of the keys, weighted by their largest scores."""
+
+    name = "combine"
+    summary = "results of parts of the keys to results"
+
+    values: int = tunable(64, (32, 64, 96, 128, 256), "columns of v and o", most=256)
+    splits: int = tunable(2, SPLITS, SPLITS_DOC)
+
+    @property
+    def adders(self) -> int:
+        """Invocations that share a vec4 of a result."""
+        most = min(self.splits, MOST_COMBINED * FOUR // self.values)
+        return 1 << (most.bit_length() - 1)
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """A row of the result, by the adders of each of its vec4."""
+        return (self.values // FOUR, self.adders, 1)
+
+    @property
+    def workgroup_bytes(self) -> int:
+        """A result of each adder, with its largest score and its sum."""
+        return self.adders * (4 * self.values + 8)
+
+    @property
+    def tile_v(self) -> int:
+        """All columns."""
+        return self.values
+
+    def assumptions(self, choices: AttentionChoices) -> Iterator[Assumption]:
+        """Yield what it assumes of o."""
+        yield from (each for each in super().assumptions(choices) if each.choice == "vec_o")
+
+    def bindings(self, spec: AttentionChoices) -> Iterator[Binding]:
+        """Yield the partial results, and o."""
+        yield from self.numbered({PARTIAL: "array<vec4f>", "o": spec.out_dtype.array(spec.vec_o, shared=True)})
