@@ -174,6 +174,12 @@ class _Above:
         return astype
 
     @cached_property
+    def copied(self) -> Callable[[Any], Any]:
+        from webmm.calls.expression import copied
+
+        return copied
+
+    @cached_property
     def take(self) -> Callable[[Any, Any, int | None], Any]:
         from webmm.calls.joined import take
 

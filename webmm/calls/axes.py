@@ -1,4 +1,4 @@
-"""Arrays as x[i, k, j] with k along the reduced axes: views if their strides allow it, else of a copy on the host."""
+"""Arrays as x[i, k, j] with k along the reduced axes: views if their strides allow it, else of a copy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def as_ikj(x: Data, axis: int) -> Data:
     if not isinstance(x, Array):
         return x.reshape(ikj_shape(x, axis))
     layout = ikj(x, axis)
-    return as_ikj(x.numpy(), axis) if layout is None else _view(x, layout)
+    return x.reshape(ikj_shape(x, axis), copy=True) if layout is None else _view(x, layout)
 
 
 def each_as_ikj(x: Data, axes: tuple[int, ...]) -> list[Data]:

@@ -181,11 +181,9 @@ def readable(x: Data) -> Data:
 
 
 def rows_of(x: Data) -> Data:
-    """Return `x` as a matrix whose columns are its last axis; a non-contiguous `Array` is copied to host memory."""
+    """Return `x` as a matrix whose columns are its last axis: a view, or a copy if its strides allow none."""
     if x.ndim == 2:
         return x
-    if isinstance(x, Array) and not x.contiguous:
-        x = x.numpy()
     return x.reshape(x.size // x.shape[-1] if x.shape[-1] else 0, x.shape[-1])
 
 
