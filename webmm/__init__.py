@@ -27,6 +27,7 @@ from webmm.wgsl.own import Epilogue
 from webmm.wgsl.render import Shader, render  # now, since `webmm.wgsl.render` is also the name of the module
 
 if TYPE_CHECKING:  # loaded at their first use, from the modules in _PUBLIC: a program needs few of them
+    from webmm.calls.attention import attention
     from webmm.calls.compute import compute
     from webmm.calls.einsum import einsum
     from webmm.calls.elementwise import gelu, map
@@ -70,6 +71,7 @@ __all__ = [
     "WebmmError",
     "__version__",
     "astype",
+    "attention",
     "benchmark",
     "compute",
     "concatenate",
@@ -101,6 +103,7 @@ __all__ = [
 ]
 
 _PUBLIC = {
+    "calls.attention": "attention",
     "calls.compute": "compute",
     "calls.einsum": "einsum",
     "calls.elementwise": "gelu map",

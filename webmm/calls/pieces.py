@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -49,6 +50,24 @@ def in_pieces(
     the whole call. Raises UnsupportedError if a piece of length 1 along all axes is still too large, and
     MemoryLimitError if the device has too little memory for the smallest pieces that are tried.
     """
+
+    def anywhere(_: Piece, *arrays: Array) -> None:
+        compute(*arrays)
+
+    in_placed_pieces(devices, anywhere, operands, result, along, each=each, flops=flops)
+
+
+def in_placed_pieces(
+    devices: list[Device],
+    compute: Callable[..., None],
+    operands: Sequence[Labelled],
+    result: Labelled,
+    along: str,
+    *,
+    each: str = "",
+    flops: int = 0,
+) -> None:
+    """As `in_pieces()`, for a `compute(piece, *operands, result)` that depends on where the piece is."""
     everything = [one.extents for one in (*operands, result)]
     nbytes = sum(math.prod(one.shape) * one.itemsize for one in everything)
     if len(devices) > 1 and nbytes >= 2 * LEAST_MOVED and each + along:
@@ -78,14 +97,20 @@ def _divide(
     each: str,
     flops: int,
 ) -> None:
-    """Call `in_pieces()` for a piece on each device, in proportion to the bytes that it can move."""
+    """Call `in_placed_pieces()` for a piece on each device, in proportion to the bytes that it can move."""
     lengths = dict(zip(result.axes, result.data.shape, strict=True))
     axis = max(each + along, key=lambda letter: lengths[letter])
 
     def on_one(piece: Piece, device: Device) -> None:
         part = flops * lengths_of(piece)[axis] // lengths[axis]
         within = [one.within(piece) for one in (*operands, result)]
-        in_pieces([device], compute, within[:-1], within[-1], along, each=each, flops=part)
+
+        def there(inner: Piece, *arrays: Array) -> None:
+            starts = {letter: piece.at[letter][0] if letter in piece.at else 0 for letter in inner.at}
+            at = {letter: (first + starts[letter], last + starts[letter]) for letter, (first, last) in inner.at.items()}
+            compute(Piece(piece.at | at), *arrays)
+
+        in_placed_pieces([device], there, within[:-1], within[-1], along, each=each, flops=part)
 
     def on_each(whole: Piece, devices: list[Device]) -> None:
         ranges = enumerate(proportional(lengths_of(whole)[axis], [BANDWIDTH[x.info.kind] for x in devices]))
@@ -109,10 +134,10 @@ def _fill(
     into = replace(result, data=np.empty(result.data.shape, result.dtype.numpy)) if through_host else result
 
     def queue(piece: Piece, arrays: list[Array], target: Array, _: Array) -> None:
-        compute(*arrays, target)
+        compute(piece, *arrays, target)
 
     if len(pieces) == 1:
-        _at_once(device, compute, operands, into, binding)
+        _at_once(device, partial(compute, pieces[0]), operands, into, binding)
     else:
         Execution(device, pieces, operands, into, queue, binding).run()
     if isinstance(result.data, Array) and not isinstance(into.data, Array):

@@ -3,5 +3,5 @@
 The package is in the translated subset (docs/page.md).
 """
 
-OPS = ("gemm", "quantized", "weights", "reduce", "normalise", "elementwise")
+OPS = ("gemm", "quantized", "weights", "reduce", "normalise", "attention", "elementwise")
 DEFAULT_OP = OPS[0]  # of commands without --op

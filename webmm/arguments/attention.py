@@ -1,0 +1,139 @@
+"""Arguments of attention: shapes, alignment of queries and keys, and the problem of strided arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from webmm.arguments.arrays import Shape, Shaped, Strided, element_of
+from webmm.dtypes import BOOL, MATRIX_DTYPES, names
+from webmm.errors import ProblemError
+from webmm.problems.attention import FURTHEST, Attention, Heads
+
+ALIGNMENTS = ("start", "end")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The keys that queries see: before and after their position (-1: all), positions from the start or the end."""
+
+    left: int
+    right: int
+    from_end: bool
+
+
+def seen_by(causal: bool | str, window: Sequence[int]) -> Seen:
+    """Return what `causal` and `window` mean; raises ProblemError for other values."""
+    if not isinstance(causal, (bool, str)) or (isinstance(causal, str) and causal not in ALIGNMENTS):
+        raise ProblemError(f'causal must be False, True, which is "start", or "end", not {causal!r}')
+    sides = list(window) if isinstance(window, (tuple, list)) else []
+    if len(sides) != 2 or not all(isinstance(n, int) and n >= -1 for n in sides):
+        raise ProblemError(f"window must be two whole numbers of keys (left, right), -1 for no limit, not {window!r}")
+    left, right = (min(n, FURTHEST) for n in sides)
+    if causal:
+        right = 0
+    return Seen(left, right, causal == "end")
+
+
+def attention_shape(q: Shaped, k: Shaped, v: Shaped) -> Shape:
+    """Return the shape of the result; raises ProblemError for shapes or dtypes that do not match."""
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if x.ndim < 2:
+            raise ProblemError(f"{name} has shape {x.shape}; attention takes (…, heads, tokens, width)")
+        if element_of(x) not in MATRIX_DTYPES:
+            raise ProblemError(
+                f"{name} is {element_of(x).name}, which attention does not compute; cast it to one of "
+                f"{names(MATRIX_DTYPES)}, as in {name}.astype('float32')"
+            )
+        if element_of(x) != element_of(q):
+            raise ProblemError(f"q is {element_of(q).name} and {name} is {element_of(x).name}; cast one of them")
+    if q.ndim != k.ndim or k.ndim != v.ndim:
+        raise ProblemError(f"q, k and v have shapes {q.shape}, {k.shape} and {v.shape}, of different numbers of axes")
+    if k.shape[:-1] != v.shape[:-1]:
+        raise ProblemError(f"k and v have shapes {k.shape} and {v.shape}; all axes but the last must be equal")
+    if q.shape[-1] != k.shape[-1]:
+        raise ProblemError(f"q and k have shapes {q.shape} and {k.shape}; their last axes must be equal")
+    if q.shape[:-3] != k.shape[:-3]:
+        raise ProblemError(f"q and k have shapes {q.shape} and {k.shape}; the axes before the heads must be equal")
+    heads, shared = heads_of(q), heads_of(k)
+    if heads != shared and (shared == 0 or heads % shared):
+        raise ProblemError(f"q has {heads} heads, which is no multiple of the {shared} of k and v")
+    return (*q.shape[:-1], v.shape[-1])
+
+
+def heads_of(x: Shaped) -> int:
+    """Return the number of heads of q, k or v; 1 for a matrix."""
+    return x.shape[-3] if x.ndim > 2 else 1
+
+
+def check_mask(mask: Shaped, shape: Shape) -> None:
+    """Raise ProblemError unless a mask is bool or a float, and broadcasts to `shape`, (…, heads, queries, keys)."""
+    if element_of(mask) not in (BOOL, *MATRIX_DTYPES):
+        raise ProblemError(f"a mask must be bool or one of {names(MATRIX_DTYPES)}, not {element_of(mask).name}")
+    padded = (*((1,) * (len(shape) - mask.ndim)), *mask.shape)
+    if len(padded) != len(shape) or any(n not in (1, whole) for n, whole in zip(padded, shape, strict=True)):
+        raise ProblemError(f"a mask of shape {mask.shape} does not broadcast to (…, heads, queries, keys) {shape}")
+
+
+def check_lengths(lengths: Shaped, batch: Shape) -> None:
+    """Raise ProblemError unless there is an integer for each sequence of a batch of shape `batch`."""
+    if lengths.shape != batch:
+        raise ProblemError(f"lengths must have the shape of the batch, {batch}, not {lengths.shape}")
+
+
+def layout_of(x: Strided) -> Heads:
+    """Return the layout of an array of (batch, heads, tokens, columns), or with the heads as two axes."""
+    shape: Shape
+    strides: Shape
+    if len(x.shape) == 5:
+        inner = x.shape[2] > 1
+        shape = (x.shape[0], x.shape[1] * x.shape[2], x.shape[3], x.shape[4])
+        strides = (x.strides[0], x.strides[2] if inner else x.strides[1], x.strides[3], x.strides[4])
+    else:
+        shape, strides = x.shape, x.strides
+    batch, head, token, column = (0 if n == 1 else far for n, far in zip(shape, strides, strict=True))
+    return Heads(batch, head, token, column if shape[3] > 1 else 1, x.offset)
+
+
+def attention_of(
+    q: Strided,
+    k: Strided,
+    v: Strided,
+    o: Strided,
+    scale: float,
+    softcap: float,
+    seen: Seen,
+    shift: int,
+    mask: Strided | None,
+    lengths: Strided | None,
+) -> Attention:
+    """Return the problem of arrays on a device.
+
+    q, o and the mask are (batch, groups, heads of a group, tokens, columns), k and v (batch, groups, tokens, columns).
+    """
+    batch, groups, members, queries, width = q.shape
+    return Attention(
+        batch=batch,
+        heads=groups * members,
+        kv_heads=groups,
+        queries=queries,
+        keys=k.shape[2],
+        width=width,
+        value_width=v.shape[3],
+        dtype=element_of(q),
+        out_dtype=element_of(o),
+        q=layout_of(q),
+        k=layout_of(k),
+        v=layout_of(v),
+        o=layout_of(o),
+        scale=scale,
+        softcap=softcap,
+        left=seen.left,
+        right=seen.right,
+        shift=shift,
+        from_end=seen.from_end and lengths is not None,
+        mask=None if mask is None else layout_of(mask),
+        mask_dtype=None if mask is None else element_of(mask),
+        lengths=lengths is not None,
+        lengths_offset=0 if lengths is None else lengths.offset,
+    )

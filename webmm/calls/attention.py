@@ -1,0 +1,246 @@
+"""The public call for attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from webmm import choose
+from webmm.arguments.arrays import Shape, element_of, merged
+from webmm.arguments.attention import (
+    Seen,
+    attention_of,
+    attention_shape,
+    check_lengths,
+    check_mask,
+    heads_of,
+    seen_by,
+)
+from webmm.arguments.pieces import in_place
+from webmm.arguments.products import check_stored_once
+from webmm.calls.devices import Devices
+from webmm.calls.executor import Data, Labelled
+from webmm.calls.operands import Operandish, Temporaries, number, opened, returned
+from webmm.calls.pieces import in_placed_pieces
+from webmm.calls.planned import planned
+from webmm.cut.pieces import Piece
+from webmm.dtypes import I32, DType, dtype_of
+from webmm.engine.aliasing import check_separate
+from webmm.engine.device import Array, Device
+from webmm.engine.view import host_array
+from webmm.errors import ProblemError
+from webmm.problems.base import check_floats
+
+
+@planned
+def attention(
+    q: Operandish,
+    k: Operandish,
+    v: Operandish,
+    *,
+    causal: bool | str = False,
+    mask: Operandish | None = None,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    window: tuple[int, int] = (-1, -1),
+    lengths: Operandish | None = None,
+    out: NDArray[Any] | Array | None = None,
+    out_dtype: DTypeLike | None = None,
+    precision: str | None = None,
+    device: Device | None = None,
+    devices: Devices | None = None,
+) -> Any:
+    """Return softmax(scale · q · kᵀ) · v for each head, (…, heads, queries, value width), without scores in memory.
+
+    Arguments:
+
+    - `q`: (…, heads, queries, width), float32, float16 or bfloat16; of float64, cast it.
+    - `k`, `v`: (…, heads, keys, width) and (…, heads, keys, value width), of the dtype of `q`. The heads of `q` may be
+      a multiple of theirs: consecutive heads of `q` share one of `k` and `v`. Strides are read in place, so that arrays
+      of (batch, tokens, heads, width) are passed as views.
+    - `causal`: True or "start" aligns the first query with the first key, "end" the last query with the last key, of
+      its sequence if there are `lengths`; a query sees the keys up to its position.
+    - `mask`: bool (True: attend) or float (added to the scores), which broadcasts to (…, heads, queries, keys).
+    - `scale`: of the scores, by default 1/√width.
+    - `softcap`: c > 0 turns scores s into c·tanh(s/c), before the mask.
+    - `window`: keys (left, right) that a query sees before and after its position, aligned as by `causal`; -1 for all.
+    - `lengths`: integers of the shape of the batch: the keys of each sequence. What follows them is never read.
+    - `out`: the array to write the result to, of its shape and dtype.
+    - `out_dtype`: the dtype of the result, by default that of `q`.
+    - `precision`: "high" or None: sums and softmax are float32 in either case.
+    - `device`: by default the device of the operands, or the most capable adapter.
+    - `devices`: "all" or a list of Devices, among which a call on NumPy arrays is divided.
+
+    A query that sees no key gets zeros. A NaN among the scores that a query sees makes its row NaN, as does ∞; -∞ is
+    no key, and so is a score below -2¹²⁶. What hidden keys contain is of no importance, if it is finite.
+    Calls of any size are cut into pieces. Returns a NumPy array, or an `Array` on the same device if an operand is one,
+    or `out`.
+
+    Raises ProblemError for shapes, dtypes and options that do not fit, as the messages say; UnsupportedError if the
+    device cannot compute the smallest piece, MemoryLimitError if it is out of memory.
+
+    Example: ``webmm.attention(q, k, v, causal=True)``
+    """
+    if precision not in (None, "high"):
+        raise ProblemError(f'precision must be "high" or None, not {precision!r}')
+    seen, cap = seen_by(causal, window), number("softcap", softcap)
+    if not 0 <= cap < math.inf:
+        raise ProblemError(f"softcap must be 0, for none, or a positive number, not {softcap!r}")
+    given = [x for x in (mask, lengths, out) if x is not None]
+    with opened("attention", device, q, k, v, *given, devices=devices) as temporary:
+        arrays = [temporary.data(x) for x in (q, k, v)]
+        shape = attention_shape(*arrays)
+        scores = (*shape[:-1], arrays[1].shape[-2])
+        factor = 1 / math.sqrt(arrays[0].shape[-1]) if scale is None else number("scale", scale)
+        if not math.isfinite(factor):
+            raise ProblemError(f"scale must be a finite number, not {scale!r}")
+        hidden = None if mask is None else temporary.data(mask)
+        if hidden is not None:
+            check_mask(hidden, scores)
+        counts = None if lengths is None else _counts(lengths, shape[:-3], scores[-1])
+        more = {"mask": hidden, "lengths": counts}
+        everything = {"q": arrays[0], "k": arrays[1], "v": arrays[2], **more}
+        result = _result(temporary, out, shape, everything, out_dtype)
+        into = result if out is None or result.ndim <= 4 else temporary.result(shape, element_of(result), result)
+        if 0 in shape or not scores[-1]:
+            _fill_zeros(result)
+        else:
+            _compute(temporary, arrays, more, into, (factor, cap, seen))
+            _copy(into, result)
+        return returned(result) if out is None else out
+
+
+def _compute(
+    temporary: Temporaries,
+    arrays: list[Data],
+    more: dict[str, Data | None],
+    result: Data,
+    settings: tuple[float, float, Seen],
+) -> None:
+    """Compute the result in pieces of the batch, of the heads of k and v, and of queries."""
+    q, k, v = arrays
+    groups, queries, keys = heads_of(k), q.shape[-2], k.shape[-2]
+    factor, cap, seen = settings
+    mask, lengths = more["mask"], more["lengths"]
+    shift = 0 if not seen.from_end else -queries if lengths is not None else keys - queries
+
+    def compute(piece: Piece, q: Array, k: Array, v: Array, *others: Array) -> None:
+        *rest, o = others
+        hidden = None if mask is None else rest.pop(0).broadcast_to((*q.shape[:4], k.shape[2]))
+        counts = rest.pop(0) if lengths is not None else None
+        first = piece.at["q"][0] if "q" in piece.at else 0
+        problem = attention_of(q, k, v, o, factor, cap, seen, shift + first, hidden, counts)
+        choose.run(problem, o.device, q, k, v, o, *(x for x in (hidden, counts) if x is not None))
+
+    five, four = "bgrqw", "bgkw"
+    operands = [
+        Labelled(_five(temporary, q, groups), five),
+        Labelled(_five(temporary, k, groups)[:, :, 0], four),
+        Labelled(_five(temporary, v, groups)[:, :, 0], four.replace("w", "x")),
+    ]
+    if mask is not None:
+        spread = _five(temporary, _over_batch(mask, q.shape[:-3], max(3, q.ndim)), groups)
+        axes = ("1" if n == 1 else letter for n, letter in zip(spread.shape, "bgrqk", strict=True))
+        operands.append(Labelled(spread, "".join(axes)))
+    if lengths is not None:
+        operands.append(Labelled(lengths, "b"))
+    flops = 2 * math.prod(q.shape[:-1]) * keys * (q.shape[-1] + v.shape[-1])
+    into = _Strided(_five(temporary, result, groups), "bgrqx")
+    in_placed_pieces(temporary.devices, compute, operands, into, "bgq", flops=flops)
+
+
+class _Strided(Labelled):
+    """A result that kernels write with any strides."""
+
+    def in_place(self, binding: int, written: bool = False) -> bool:
+        return isinstance(self.data, Array) and in_place(self.data, binding, True, False)
+
+
+def _result(
+    temporary: Temporaries,
+    out: NDArray[Any] | Array | None,
+    shape: Shape,
+    operands: dict[str, Data | None],
+    out_dtype: DTypeLike | None,
+) -> Data:
+    """Return `out`, or a new array for the result; raises ProblemError if `out` does not fit."""
+    given = [x for x in operands.values() if x is not None]
+    dtype = None if out_dtype is None else dtype_of(out_dtype)
+    if dtype is not None:
+        check_floats("attention", dtype)
+    if out is None:
+        return temporary.result(shape, dtype or element_of(given[0]), *given)
+    on_device = any(isinstance(x, Array) for x in given)
+    if not isinstance(out, Array if on_device else np.ndarray):
+        raise ProblemError("out must be an Array if an operand is an Array, else a NumPy array")
+    found = element_of(out)
+    expected: DType = dtype or found
+    check_floats("attention", found)
+    if out.shape != shape or found != expected:
+        raise ProblemError(f"out is {found.name} of shape {out.shape}; the result is {expected.name} of shape {shape}")
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise ProblemError("out is read-only; pass a writable array")
+    check_stored_once("out", out)
+    check_separate("out", out, operands)
+    return out
+
+
+def _counts(lengths: Operandish, batch: Shape, keys: int) -> Data:
+    """Return the lengths of sequences as a vector of int32; raises ProblemError for other shapes, dtypes or values."""
+    if isinstance(lengths, Array):
+        check_lengths(lengths, batch)
+        if lengths.element != I32 or not lengths.contiguous:
+            raise ProblemError(f"lengths must be contiguous and int32, not {lengths.element.name}")
+        return lengths.reshape(lengths.size)
+    host = host_array(lengths)
+    check_lengths(host, batch)
+    if host.dtype.kind not in "iu":
+        raise ProblemError(f"lengths must be integers, not {host.dtype}")
+    if host.size and not 0 <= host.min() <= host.max() <= keys:
+        raise ProblemError(f"lengths must be from 0 to the {keys} keys, not {host.min()} to {host.max()}")
+    return np.ascontiguousarray(host, np.int32).reshape(-1)
+
+
+def _over_batch(mask: Data, batch: Shape, ndim: int) -> Data:
+    """Return a mask of `ndim` axes whose batch is `batch`, or of ones."""
+    padded = mask[(None,) * (ndim - mask.ndim)] if ndim > mask.ndim else mask
+    if all(n == 1 for n in padded.shape[:-3]):
+        return padded
+    shape = (*batch, *padded.shape[-3:])
+    return padded.broadcast_to(shape) if isinstance(padded, Array) else np.broadcast_to(padded, shape)
+
+
+def _five(temporary: Temporaries, x: Data, groups: int) -> Data:
+    """Return (…, heads, tokens, columns) as (batch, groups, heads of a group, tokens, columns), a view if possible."""
+    x = x[None] if x.ndim == 2 else x
+    *batch, heads, tokens, columns = x.shape
+    shape = (math.prod(batch), *((1, 1) if heads == 1 else (groups, heads // groups)), tokens, columns)
+    if not isinstance(x, Array):
+        return x.reshape(shape)
+    axes = merged(zip(batch, x.strides[:-3], strict=True))
+    if len(axes) > 1:
+        return temporary.array(x.numpy()).reshape(shape)
+    outer = axes[0][1] if axes else 0
+    head, token, column = x.strides[-3:]
+    return Array(x.storage, shape, x.element, (outer, head * shape[2], head, token, column), x.offset)
+
+
+def _copy(computed: Data, result: Data) -> None:
+    """Copy what was computed to the array of the result, if that is another one."""
+    if computed is result:
+        return
+    if isinstance(result, Array):
+        result.device.assign(result, computed)
+    else:
+        result[...] = computed
+
+
+def _fill_zeros(result: Data) -> None:
+    """Set a result without elements, or of queries without keys."""
+    if isinstance(result, Array):
+        result.device.assign(result, np.zeros(result.shape, result.dtype))
+    elif result.size:
+        result[...] = 0

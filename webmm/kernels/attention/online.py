@@ -1,0 +1,32 @@
+"""A query per invocation, with a running maximum and sum: no scores in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webmm.kernels.attention.base import HeldRows
+from webmm.kernels.base import tunable
+
+
+@dataclass(frozen=True)
+class Online(HeldRows):
+    """Each invocation reads all keys one by one, and corrects its result whenever the largest score grows.
+
+    Milakov and Gimelshein, Online normalizer calculation for softmax (2018).
+    """
+
+    name = "online"
+    follows = "three_calls"
+    summary = "a running maximum and sum instead of scores in memory"
+
+    size: int = tunable(32, (8, 32, 64, 128), "queries of a workgroup, one per invocation")
+
+    @property
+    def workgroup_size(self) -> tuple[int, int, int]:
+        """A line of invocations."""
+        return (self.size, 1, 1)
+
+    @property
+    def tile_q(self) -> int:
+        """One per invocation."""
+        return self.size
