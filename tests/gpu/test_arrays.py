@@ -422,6 +422,10 @@ def test_heads_are_split_and_merged_on_the_device(device, monkeypatch):
         got = moved.reshape(2, 3, -1)
         assert got.storage is not moved.storage
         np.testing.assert_array_equal(device.download(got), host * 2)
+        norms = webmm.rms_norm(moved, eps=0)  # of rows that no view has
+        rows = host.reshape(2, 3, 4, 2)
+        expected = rows / np.sqrt((rows**2).mean(-1, keepdims=True))
+        np.testing.assert_allclose(device.download(norms), expected, rtol=1e-5)
         for part in parts.values():
             np.testing.assert_array_equal(device.download(part.reshape(-1)).astype(bool), (host > 0).T.reshape(-1))
         parts.pop("float64", None)

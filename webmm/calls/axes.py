@@ -7,6 +7,7 @@ import math
 from webmm.arguments.arrays import Layout
 from webmm.arguments.rows import each_ikj, ikj, ikj_shape
 from webmm.calls.executor import Data
+from webmm.calls.operands import in_shape
 from webmm.engine.device import Array
 
 
@@ -15,7 +16,7 @@ def as_ikj(x: Data, axis: int) -> Data:
     if not isinstance(x, Array):
         return x.reshape(ikj_shape(x, axis))
     layout = ikj(x, axis)
-    return x.reshape(ikj_shape(x, axis), copy=True) if layout is None else _view(x, layout)
+    return in_shape(x, ikj_shape(x, axis)) if layout is None else _view(x, layout)
 
 
 def each_as_ikj(x: Data, axes: tuple[int, ...]) -> list[Data]:

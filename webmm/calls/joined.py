@@ -49,10 +49,10 @@ def concatenate(arrays: Sequence[Operandish], axis: int = 0) -> Array:
 
 def _copy(x: Array, y: Array) -> None:
     """Copy `x` into `y`, a view of the same shape."""
-    write(Maker("x", {"x": x.element}, {}, y.element.name), [x], y)
+    fill_view(Maker("x", {"x": x.element}, {}, y.element.name), [x], y)
 
 
-def write(make: Maker, operands: Sequence[Array], y: Array) -> None:
+def fill_view(make: Maker, operands: Sequence[Array], y: Array) -> None:
     """Write the expression of arrays that broadcast to `y` to its elements; `y` may be a view.
 
     It takes one dispatch, or several if an array exceeds a binding.
@@ -63,7 +63,7 @@ def write(make: Maker, operands: Sequence[Array], y: Array) -> None:
     xs = [x.broadcast_to(y.shape) for x in forward]
     if not _within_bindings(*xs, y) and max(y.shape) > 1:
         for half in _halves(*xs, y):
-            write(make, [x[half] for x in xs], y[half])
+            fill_view(make, [x[half] for x in xs], y[half])
         return
     letters = LETTERS[: y.ndim]
     for problem in problems_of(make, [(x, letters) for x in xs], y, letters):

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 
 from webmm.arguments.arrays import element_of
 from webmm.calls.expression import Maker
-from webmm.calls.joined import write
+from webmm.calls.joined import fill_view
 from webmm.calls.operands import Operandish, opened
 from webmm.dtypes import DType, dtype_of
 from webmm.engine.device import Array, Device
@@ -112,7 +112,7 @@ class KVCache:
                 words = f"layer {at} holds {start:,} of {self.capacity:,} tokens; {tokens:,} more do not fit"
                 raise ProblemError(f"{words}: truncate() it, or make a larger KVCache")
             for x, target in zip(temporary.arrays(*given.values()), into.values(), strict=True):
-                write(Maker("x", {"x": x.element}, {}, self.element.name), [x], target[:, :, start:stop])
+                fill_view(Maker("x", {"x": x.element}, {}, self.element.name), [x], target[:, :, start:stop])
         self._lengths[at] = stop
         return self.keys(at), self.values(at)
 

@@ -8,7 +8,7 @@ from webmm.arguments.arrays import broadcast_shape, element_of
 from webmm.calls.devices import Devices
 from webmm.calls.executor import Data
 from webmm.calls.expression import Maker, fill
-from webmm.calls.joined import write
+from webmm.calls.joined import fill_view
 from webmm.calls.operands import Operandish, flag, opened, returned
 from webmm.calls.planned import planned
 from webmm.dtypes import F32
@@ -59,7 +59,7 @@ def rotary(
         for text, half in zip(ROTATED, (first, second), strict=True):
             make = Maker(text, dict(zip("xycs", map(element_of, operands), strict=True)), {}, dtype.name)
             if isinstance(y, Array):
-                write(make, temporary.arrays(*operands), y[half])
+                fill_view(make, temporary.arrays(*operands), y[half])
             elif y.size:
                 fill(temporary.devices, make, operands, y[half])
         return returned(y)
