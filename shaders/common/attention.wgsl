@@ -137,6 +137,37 @@ fn scored(product: f32, base: u32, row: u32, key: u32) -> f32 {
 
 {% endmacro %}
 
+{#
+  scored4(product, base, row, key, last): the scores of four keys from `key` on, of which those after `last` repeat its
+  mask.
+#}
+{% macro score4() %}
+// The scores of four keys, from q·k; keys after `last` have its mask
+fn scored4(product: vec4f, base: u32, row: u32, key: u32, last: u32) -> vec4f {
+    var score = product * params.factor;
+{% if s.softcap %}
+    let small = exp(-2.0 * abs(score));
+    score = params.cap * sign(score) * (1.0 - small) / (1.0 + small);
+{% endif %}
+{% if s.mask is not none %}
+    let keys = min(vec4u(key) + vec4u(0u, 1u, 2u, 3u), vec4u(last));
+    let places = vec4u(base + row * params.mask_strides.z) + keys * params.mask_strides.w;
+    let mask4 = vec4(
+{% for c in "xyzw" %}
+        {{ stored.load(s.mask, "mask", "places." ~ c) }},
+{% endfor %}
+    );
+{% if s.mask.name == "bool" %}
+    score = select(vec4f(HIDDEN), score, mask4);
+{% else %}
+    score += mask4 * LOG2E;
+{% endif %}
+{% endif %}
+    return score;
+}
+
+{% endmacro %}
+
 {# The first element of this head's mask, or 0. #}
 {% macro mask_base() -%}
 {{ base("mask") if s.mask is not none else "0u" }}

@@ -80,7 +80,8 @@ class Given:
         scores = q @ k * p.scale
         delta = (p.width + 4) * eps * abs(p.scale) * (np.abs(q) @ np.abs(k))
         if p.softcap:
-            scores, delta = p.softcap * np.tanh(scores / p.softcap), delta + 8 * eps * p.softcap
+            delta = np.where(np.isfinite(scores), np.minimum(delta, 2 * p.softcap), 0.0) + 8 * eps * p.softcap
+            scores = p.softcap * np.tanh(scores / p.softcap)
         seen = self.seen(entry, rows)
         if self.mask is not None:
             mask = self.mask[entry, head, rows]

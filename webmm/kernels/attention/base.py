@@ -19,6 +19,8 @@ from webmm.wgsl.params import F32, I32, U32, Vec4U, member
 
 LOG2E = 1 / math.log(2)  # kernels compute powers of 2
 FOUR = 4  # columns of a vec4
+READ, WRITE = (f"texture_storage_2d_array<rgba32float, {access}>" for access in ("read", "write"))
+TEXTURES = {READ: "read-only", WRITE: "write-only"}  # the access of bindings of these types
 COLUMNS = (32, 64, 96, 128, 256)  # common widths; the choice of kernels computes others
 
 
@@ -159,16 +161,13 @@ class AttentionKernel(Kernel[Attention]):
             "v": spec.dtype.array(spec.vec_v),
             "o": spec.out_dtype.array(spec.vec_o, shared=True),
         }
-        if spec.mask is not None:
-            types["mask"] = spec.mask.array(False)
-        if spec.lengths:
-            types["lengths"] = "array<i32>"
-        yield from self.numbered(types)
+        yield from self.numbered(types | others(spec))
 
     def numbered(self, types: dict[str, str], written: str = "o") -> Iterator[Binding]:
         """Yield bindings of these types by name, from number 1 on; `written` is the one that is written."""
         for number, (name, wgsl) in enumerate(types.items(), 1):
-            yield Binding(number, name, "storage" if name == written else "read-only-storage", wgsl)
+            usual = "storage" if name == written else "read-only-storage"
+            yield Binding(number, name, TEXTURES.get(wgsl, usual), wgsl)
 
     def choices(self, problem: Attention) -> AttentionChoices:
         """Return the template choices for problems like `problem` that assume nothing of sizes."""
@@ -212,6 +211,12 @@ class AttentionKernel(Kernel[Attention]):
     def iterations(self, problem: Attention) -> int:
         """Return the steps over the keys."""
         return ceil_div(problem.keys, self.tile_k)
+
+
+def others(spec: AttentionChoices) -> dict[str, str]:
+    """Return the types of the mask and the lengths, if there are any."""
+    mask = {} if spec.mask is None else {"mask": spec.mask.array(False)}
+    return mask | ({"lengths": "array<i32>"} if spec.lengths else {})
 
 
 @dataclass(frozen=True)

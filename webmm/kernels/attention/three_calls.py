@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from webmm.kernels.attention.base import FOUR, AttentionChoices, AttentionKernel
+from webmm.kernels.attention.base import FOUR, AttentionChoices, AttentionKernel, others
 from webmm.kernels.base import Binding, Kernel, Scratch, Texture, ceil_div, fold, tunable
 from webmm.kernels.sizes import folded
 from webmm.problems.attention import Attention
@@ -121,9 +121,7 @@ class Scores(Tile):
     def bindings(self, spec: AttentionChoices) -> Iterator[Binding]:
         """Yield q, k, the scores, and the mask and lengths if there are any."""
         types = {"q": spec.dtype.array(spec.vec_q), "k": spec.dtype.array(spec.vec_k), SCORES: "array<f32>"}
-        if spec.mask is not None:
-            types["mask"] = spec.mask.array(False)
-        yield from self.numbered(types | ({"lengths": "array<i32>"} if spec.lengths else {}), SCORES)
+        yield from self.numbered(types | others(spec), SCORES)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,182 @@
+// cpu: attention for CPU adapters, TM queries per workgroup, which is one subgroup.
+//
+// Storage: q, k, v and o with a stride per axis; sums in f32.
+// Changed from online: each loaded element of k and v is used for TM queries. For q·k, a lane holds TK keys of a step,
+// and lanes broadcast q; for weights·v, it holds TN columns, and lanes broadcast the weights, which they hand over
+// through workgroup memory. CPU drivers load from buffers one element and one lane at a time, but run FMAs and shuffles
+// for all lanes at once.
+// Steps of keys that no query of the tile sees are skipped.
+// Edges: loads beyond the last query or key repeat it. Workgroup memory: TM·TK·LANES·4 bytes. Needs subgroups of LANES
+// lanes or more.
+{% import "common/attention.wgsl" as attention with context %}
+{% include "common/header.wgsl" %}
+{% set packed = kernel.load == "texture" %}
+
+const STEP: u32 = LANES * TK; // keys of a step
+{% if packed %}
+const DEPTH: u32 = {{ kernel.depth }}u; // texels along a side of a layer
+{% endif %}
+const SPREAD: u32 = LANES * 4u; // keys, or columns, from a vec4 of a lane to its next
+
+var<workgroup> weights: array<array<vec4f, STEP / 4u>, TM>; // or scores
+
+{{ attention.constants() }}
+{{ attention.load4("q", s.edge_w) }}
+{% if not packed %}
+{{ attention.load4("k", s.edge_w) }}
+{{ attention.load4("v", s.edge_v) }}
+{% endif %}
+{{ attention.store4() }}
+{{ attention.range() }}
+{{ attention.score4() }}
+{% set rows, fours, quads = range(kernel.tm), range(kernel.tn // 4), range(kernel.tk // 4) %}
+{# sums += A[0..TM, 0..3] · B[0..3, lane]: `a` writes the load of a lane's row of A, `b` that of a row of B. #}
+{% macro multiply(sum, count, a, b) %}
+{% for i in range(kernel.a_loads) %}
+        let a_reg{{ i }} = {{ a(i) }};
+{% endfor %}
+{% for j in count %}
+{{ b(j) }}
+{% endfor %}
+{% for r in rows %}
+        let a_row{{ r }} = subgroupBroadcast(a_reg{{ r // kernel.lanes }}, {{ r % kernel.lanes }}u);
+{% for j in count %}
+{% for kk in range(4) %}
+{% set name = sum ~ "_" ~ r ~ "_" ~ j %}
+        {{ name }} = fma(vec4f(a_row{{ r }}.{{ "xyzw"[kk] }}), b_reg{{ kk }}_{{ j }}, {{ name }});
+{% endfor %}
+{% endfor %}
+{% endfor %}
+{% endmacro %}
+@compute @workgroup_size(LANES)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(subgroup_invocation_id) lane: u32,
+) {
+{{ attention.tile_of("TM") }}
+    let q_base = {{ attention.base("q") }};
+{% if packed %}
+    let layer = entry * (params.heads / params.group) + head / params.group;
+{% else %}
+    let k_base = {{ attention.base("k") }};
+    let v_base = {{ attention.base("v") }};
+{% endif %}
+    let o_base = {{ attention.base("o") }};
+    let mask_base = {{ attention.mask_base() }};
+    let column = lane * 4u; // of v and o
+{% for r in rows %}
+    var top_{{ r }} = FLOOR;
+    var sum_{{ r }} = 0.0;
+{% for j in fours %}
+    var acc_{{ r }}_{{ j }} = vec4f();
+{% endfor %}
+{% endfor %}
+    // Later queries see later keys
+    let first = keys_of(entry, start);
+    let last = keys_of(entry, min(start + TM, params.queries) - 1u);
+    //# inner
+    for (var k0 = first.x / STEP * STEP; k0 < last.y; k0 += STEP) {
+{% for r in rows %}
+{% for j in quads %}
+        var score_{{ r }}_{{ j }} = vec4f();
+{% endfor %}
+{% endfor %}
+{% if packed %}
+        let k_x = k0 / 4u % DEPTH + lane;
+        let k_layer = layer * ((params.keys + 4u * DEPTH - 1u) / (4u * DEPTH)) + k0 / 4u / DEPTH;
+{% endif %}
+        for (var c = 0u; c < params.width; c += 4u) {
+{% macro q(i) -%}
+{% set row %}start + lane % TM{% if i %} + {{ i }}u * LANES{% endif %}{% endset %}
+load_q4(q_base, {{ "min(" ~ row ~ ", params.queries - 1u)" if s.edge_q else row }}, c)
+{%- endmacro %}
+{% macro k(j) %}
+{% if packed %}
+{% for kk in range(4) %}
+            let b_reg{{ kk }}_{{ j }} = textureLoad(k_texture, vec2u(k_x{{ " + " ~ j ~ "u * LANES" if j }}, c{{ " + " ~ kk ~ "u" if kk }}), k_layer);
+{% endfor %}
+{% else %}
+{% for n in range(4) %}
+            let k_reg{{ n }}_{{ j }} = load_k4(k_base, min(k0 + column + {{ n }}u{{ " + " ~ j ~ "u * SPREAD" if j }}, last.y - 1u), c);
+{% endfor %}
+{% for kk in range(4) %}
+{% set c = "xyzw"[kk] %}
+            let b_reg{{ kk }}_{{ j }} = vec4f({% for n in range(4) %}k_reg{{ n }}_{{ j }}.{{ c }}{{ ", " if n < 3 }}{% endfor %});
+{% endfor %}
+{% endif %}
+{% endmacro %}
+{{ multiply("score", quads, q, k) }}
+        }
+{% for r in rows %}
+        {
+            let row = {{ "min(start + " ~ r ~ "u, params.queries - 1u)" if s.edge_q else "start + " ~ r ~ "u" }};
+{% if s.left or s.right %}
+            let seen = keys_of(entry, row);
+{% endif %}
+{% for j in quads %}
+            let at{{ j }} = lane{{ " + " ~ j ~ "u * LANES" if j }};
+            let key{{ j }} = k0 + at{{ j }} * 4u;
+            var score{{ j }} = scored4(score_{{ r }}_{{ j }}, mask_base, row, key{{ j }}, params.keys - 1u);
+{% if s.ranged or s.edge_k %}
+            let keys{{ j }} = vec4u(key{{ j }}) + vec4u(0u, 1u, 2u, 3u);
+{% set seen = "keys" ~ j ~ " >= vec4u(seen.x) & keys" ~ j ~ " < vec4u(seen.y)" if s.left or s.right else "keys" ~ j ~ " < vec4u(last.y)" %}
+            score{{ j }} = select(vec4f(HIDDEN), score{{ j }}, {{ seen }});
+{% endif %}
+            let pair{{ j }} = max(score{{ j }}.xy, score{{ j }}.zw);
+{% endfor %}
+            let own = {% for j in quads %}{{ "max(pair" ~ j ~ ", " if not loop.last else "pair" ~ j }}{% endfor %}{{ ")" * (quads | length - 1) }};
+            let larger = max(top_{{ r }}, subgroupMax(max(own.x, own.y)));
+            let shrink = exp2(top_{{ r }} - larger);
+            top_{{ r }} = larger;
+            var sum = vec4f();
+{% for j in quads %}
+            let weight{{ j }} = exp2(score{{ j }} - larger);
+            weights[{{ r }}][at{{ j }}] = weight{{ j }};
+            sum += weight{{ j }};
+{% endfor %}
+            sum_{{ r }} = fma(sum_{{ r }}, shrink, dot(sum, vec4f(1.0)));
+        {% for j in fours %}
+            acc_{{ r }}_{{ j }} *= shrink;
+{% endfor %}
+        }
+{% endfor %}
+        workgroupBarrier(); // the weights are complete before anyone reads them
+        let end = min(STEP, last.y - k0);
+        for (var at = 0u; at < end; at += 4u) {
+{% macro p(i) -%}
+weights[lane % TM{% if i %} + {{ i }}u * LANES{% endif %}][at / 4u]
+{%- endmacro %}
+{% macro v(j) %}
+{% for kk in range(4) %}
+{% if packed %}
+            let b_reg{{ kk }}_{{ j }} = textureLoad(v_texture, vec2u(lane{{ " + " ~ j ~ "u * LANES" if j }}, v_y{{ " + " ~ kk ~ "u" if kk }}), v_layer);
+{% else %}
+            let b_reg{{ kk }}_{{ j }} = load_v4(v_base, min(k0 + at + {{ kk }}u, last.y - 1u), column{{ " + " ~ j ~ "u * SPREAD" if j }});
+{% endif %}
+{% endfor %}
+{% endmacro %}
+{% if packed %}
+            let v_y = (k0 + at) % DEPTH;
+            let v_layer = layer * ((params.keys + DEPTH - 1u) / DEPTH) + (k0 + at) / DEPTH;
+{% endif %}
+{{ multiply("acc", fours, p, v) }}
+        }
+        workgroupBarrier(); // everyone is done with the weights before they are overwritten
+    }
+    //# end
+{% for r in rows %}
+    {
+{% if s.edge_q %}
+        if (start + {{ r }}u >= params.queries) {
+            return;
+        }
+{% endif %}
+        let total = subgroupAdd(sum_{{ r }});
+        let scale = select(1.0 / total, 0.0, total == 0.0);
+{% for j in fours %}
+        store_o4(o_base, start + {{ r }}u, column{{ " + " ~ j ~ "u * SPREAD" if j }}, acc_{{ r }}_{{ j }} * scale);
+{% endfor %}
+    }
+{% endfor %}
+}
