@@ -414,6 +414,7 @@ def test_heads_are_split_and_merged_on_the_device(device, monkeypatch):
     heads = x.reshape(2, 3, 4, 2).swapaxes(1, 2)
     assert heads.storage is x.storage
     assert heads.swapaxes(-3, 2).reshape(2, 3, 8).storage is x.storage
+    assert x.reshape(-1, copy=True).storage is not x.storage
     parts = {dtype: device.array(host > 0, dtype).T for dtype in ("float16", "bool", "float64")}
     for tested in (False, True):
         if tested:  # shaders that are new are; from then on, nothing but float64 passes through the host
@@ -433,4 +434,3 @@ def test_heads_are_split_and_merged_on_the_device(device, monkeypatch):
         part.reshape(7, -1)
     with pytest.raises(ProblemError, match="out of bounds"):
         x.swapaxes(0, 3)
-    assert x.reshape(-1, copy=True).storage is not x.storage
