@@ -34,10 +34,12 @@ if TYPE_CHECKING:  # loaded at their first use, from the modules in _PUBLIC: a p
     from webmm.calls.expression import astype, elementwise, where
     from webmm.calls.gemm import gemm, matmul, matmul_async
     from webmm.calls.joined import concatenate, stack, take
+    from webmm.calls.kv_cache import KVCache
     from webmm.calls.normalise import layer_norm, rms_norm, softmax
     from webmm.calls.operands import from_dlpack
     from webmm.calls.quantized import qmatmul
     from webmm.calls.reduce import reduce
+    from webmm.calls.rotary import rotary
     from webmm.calls.weights import qmatmul_weights
     from webmm.engine.device import Array, Device
     from webmm.engine.devices import devices
@@ -56,6 +58,7 @@ __all__ = [
     "DeviceLostError",
     "Epilogue",
     "FreedArrayError",
+    "KVCache",
     "MemoryLimitError",
     "NoAdapterError",
     "Problem",
@@ -92,6 +95,7 @@ __all__ = [
     "register",
     "render",
     "rms_norm",
+    "rotary",
     "softmax",
     "stack",
     "take",
@@ -106,10 +110,12 @@ _PUBLIC = {
     "calls.expression": "astype elementwise where",
     "calls.gemm": "gemm matmul matmul_async",
     "calls.joined": "concatenate stack take",
+    "calls.kv_cache": "KVCache",
     "calls.normalise": "layer_norm rms_norm softmax",
     "calls.operands": "from_dlpack",
     "calls.quantized": "qmatmul",
     "calls.reduce": "reduce",
+    "calls.rotary": "rotary",
     "calls.weights": "qmatmul_weights",
     "engine.device": "Array Device",
     "engine.devices": "devices",
@@ -175,6 +181,12 @@ class _Above:
         from webmm.calls.expression import astype
 
         return astype
+
+    @cached_property
+    def copied(self) -> Callable[[Any], Any]:
+        from webmm.calls.expression import copied
+
+        return copied
 
     @cached_property
     def take(self) -> Callable[[Any, Any, int | None], Any]:

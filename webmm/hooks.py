@@ -93,6 +93,10 @@ class Above(Protocol):
         """`webmm.astype`: a copy of an array in another dtype."""
 
     @property
+    def copied(self) -> Callable[[Any], Any]:
+        """`webmm.calls.expression.copied`: a dense copy of an array."""
+
+    @property
     def take(self) -> Callable[[Any, Any, int | None], Any]:
         """`webmm.take`: the elements of an array at indices along an axis."""
 

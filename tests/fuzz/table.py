@@ -246,6 +246,22 @@ def elementwise(draw: Draw) -> Result:
     return webmm.elementwise(expression, device=draw.device, **operands), exact, allowed, dtype
 
 
+def rotary(draw: Draw) -> Result:
+    dtype, on_host = draw.dtype(), draw.setting("on the host", (False, False, True))
+    tokens, pairs, of = draw.size("tokens", 33), draw.size("pairs", 33), draw.setting("type of cos", ("float32", dtype))
+    x, values = draw.operand("x", draw.values((*draw.batch(), tokens, 2 * pairs), dtype), on_host)
+    (cos, c), (sin, s) = (draw.operand(name, draw.values((tokens, pairs), of), on_host) for name in ("cos", "sin"))
+    interleaved = draw.setting("interleaved", (False, True))
+    shape = (*x.shape[:-1], pairs, 2) if interleaved else (*x.shape[:-1], 2, pairs)
+    a, b = np.moveaxis(values.astype(np.float64).reshape(shape), -1 if interleaved else -2, 0)
+    c, s = c.astype(np.float64), s.astype(np.float64)
+    together = -1 if interleaved else -2
+    exact = np.stack((a * c - b * s, b * c + a * s), together).reshape(x.shape)
+    scale = np.stack((np.abs(a * c) + np.abs(b * s), np.abs(b * c) + np.abs(a * s)), together).reshape(x.shape)
+    allowed = (2 * F32.eps + dtype_of(dtype).eps) * (scale + dtype_of(dtype).tiny)
+    return webmm.rotary(x, cos, sin, interleaved, device=draw.device), exact, allowed, dtype
+
+
 OPS = {
     "matmul": Row(matmul),
     "gemm": Row(gemm),
@@ -258,6 +274,7 @@ OPS = {
     "rms_norm": Row(rms_norm),
     "gelu": Row(gelu),
     "elementwise": Row(elementwise),
+    "rotary": Row(rotary),
 }
 
 

@@ -366,3 +366,71 @@ def test_dtype_is_a_numpy_dtype(device, name):
     assert isinstance(x.dtype, np.dtype)
     assert np.empty_like(x.numpy(), dtype=x.dtype).dtype == x.numpy().dtype
     assert device.array(np.zeros(3, x.dtype)).element is x.element
+
+
+def test_reshape_is_a_view_where_numpy_has_one(device):
+    """For random strides of a random shape: the same view as NumPy's, or a copy where NumPy makes one."""
+    rng, copies = np.random.default_rng(0), 0
+    whole = np.arange(720, dtype=np.float32)
+    array = device.array(whole)
+    for _ in range(300):
+        shape = rng.permutation([2, 3, 4, 5, 6, 1])
+        key = tuple(
+            slice(None, None, rng.choice([1, 1, 1, 2, -1])) if rng.random() < 0.3 else slice(None) for _ in shape
+        )
+        axes = rng.permutation(6) if rng.random() < 0.5 else range(6)
+        host, view = (x.reshape(tuple(shape)).transpose(*axes)[key] for x in (whole, array))
+        lengths = tuple(rng.permutation(host.shape)) if rng.random() < 0.3 else _other_lengths(rng, host.shape)
+        expected = host.reshape(lengths)
+        if np.shares_memory(expected, whole):
+            got = view.reshape(lengths, copy=False)
+            assert got.shape == expected.shape
+            places = [(n, s * 4) for n, s in zip(got.shape, got.strides, strict=True) if n > 1]
+            assert places == [(n, s) for n, s in zip(expected.shape, expected.strides, strict=True) if n > 1]
+            assert got.offset * 4 == expected.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+        else:
+            with pytest.raises(ProblemError, match="needs a copy"):
+                view.reshape(lengths, copy=False)
+            copies += 1
+            if copies < 4:
+                np.testing.assert_array_equal(view.reshape(lengths).numpy(), expected)
+    assert 30 < copies < 270
+
+
+def _other_lengths(rng, shape):
+    """Return another shape of as many elements: some neighbours merged, some axes divided by two."""
+    lengths = [1]
+    for n in map(int, shape):
+        if rng.random() < 0.4:
+            lengths[-1] *= n
+        else:
+            lengths += [2, n // 2] if n % 2 == 0 and rng.random() < 0.4 else [n]
+    return tuple(lengths)
+
+
+def test_heads_are_split_and_merged_on_the_device(device, monkeypatch):
+    host = np.random.default_rng(0).standard_normal((2, 3, 8)).astype(np.float32)
+    x = device.array(host)
+    heads = x.reshape(2, 3, 4, 2).swapaxes(1, 2)
+    assert heads.storage is x.storage
+    assert heads.swapaxes(-3, 2).reshape(2, 3, 8).storage is x.storage
+    assert x.reshape(-1, copy=True).storage is not x.storage
+    parts = {dtype: device.array(host > 0, dtype).T for dtype in ("float16", "bool", "float64")}
+    for tested in (False, True):
+        if tested:  # shaders that are new are; from then on, nothing but float64 passes through the host
+            monkeypatch.setattr(webmm.Array, "numpy", None)
+        moved = (heads * 2).swapaxes(1, 2)
+        got = moved.reshape(2, 3, -1)
+        assert got.storage is not moved.storage
+        np.testing.assert_array_equal(device.download(got), host * 2)
+        norms = webmm.rms_norm(moved, eps=0)  # of rows that no view has
+        rows = host.reshape(2, 3, 4, 2)
+        expected = rows / np.sqrt((rows**2).mean(-1, keepdims=True))
+        np.testing.assert_allclose(device.download(norms), expected, rtol=1e-5)
+        for part in parts.values():
+            np.testing.assert_array_equal(device.download(part.reshape(-1)).astype(bool), (host > 0).T.reshape(-1))
+        parts.pop("float64", None)
+    with pytest.raises(ProblemError, match="cannot reshape"):
+        part.reshape(7, -1)
+    with pytest.raises(ProblemError, match="out of bounds"):
+        x.swapaxes(0, 3)

@@ -22,6 +22,7 @@ CALLS = {
     "softmax of columns": lambda **on: webmm.softmax(X, 0, **on),
     "layer_norm": lambda **on: webmm.layer_norm(X, X[3], X[4], **on),
     "rms_norm": lambda **on: webmm.rms_norm(X.T, X[:, 0], **on),
+    "rotary": lambda **on: webmm.rotary(X, X[:, :33], X[:, 33:], **on),
     "sum of rows": lambda **on: webmm.reduce(X, "sum", 1, **on),
     "argmax of columns": lambda **on: webmm.reduce(X, "argmax", 0, **on),
     "float64": lambda **on: webmm.reduce(X.astype(np.float64), "mean", 0, **on),

@@ -101,3 +101,23 @@ def merged_jointly(axes: Iterable[tuple[int, list[int]]]) -> list[tuple[int, lis
         else:
             found.append((length, strides))
     return found
+
+
+def reshaped(shape: Shape, strides: Shape, lengths: Shape) -> Shape | None:
+    """Return the strides of the same elements, in row-major order, as an array of `lengths`; None if it takes a copy.
+
+    Both shapes have the same number of elements. Axes that one stride covers may be divided in any way; no axis of the
+    result can reach across two of them.
+    """
+    if 0 in shape:
+        return dense_strides(lengths)
+    runs = merged(zip(shape, strides, strict=True))
+    found = []
+    for length in reversed(lengths):
+        whole, stride = runs.pop() if runs and length > 1 else (1, 1)
+        if whole % length:
+            return None
+        found.append(stride)
+        if whole > length:
+            runs.append((whole // length, stride * length))
+    return tuple(reversed(found))

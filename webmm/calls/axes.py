@@ -1,4 +1,4 @@
-"""Arrays as x[i, k, j] with k along the reduced axes: views if their strides allow it, else of a copy on the host."""
+"""Arrays as x[i, k, j] with k along the reduced axes: views if their strides allow it, else of a copy."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from webmm.arguments.arrays import Layout
 from webmm.arguments.rows import each_ikj, ikj, ikj_shape
 from webmm.calls.executor import Data
+from webmm.calls.operands import in_shape
 from webmm.engine.device import Array
 
 
@@ -16,7 +17,7 @@ def as_ikj(x: Data, axis: int) -> Data:
     if not isinstance(x, Array):
         return x.reshape(ikj_shape(x, axis))
     layout = ikj(x, axis)
-    return as_ikj(x.numpy(), axis) if layout is None else _view(x, layout)
+    return in_shape(x, ikj_shape(x, axis)) if layout is None else _view(x, layout)
 
 
 def each_as_ikj(xs: Sequence[Data], axes: tuple[int, ...]) -> list[list[Data]]:

@@ -12,7 +12,6 @@ from webmm.arguments.arrays import element_of
 from webmm.calls.executor import Data
 from webmm.calls.expression import elementwise
 from webmm.calls.gemm import matmul
-from webmm.calls.joined import concatenate
 from webmm.calls.operands import Operandish
 from webmm.calls.reduce import reduce
 from webmm.dtypes import dtype_of
@@ -165,6 +164,4 @@ def _merged(x: Data, groups: tuple[int, int, int]) -> Data:
     if second == third == 1:
         return x
     lengths = math.prod(x.shape[batch : batch + second]), math.prod(x.shape[batch + second :])
-    if isinstance(x, Array) and not x.contiguous:
-        x = concatenate([x])
     return x.reshape(*x.shape[:batch], *lengths)

@@ -212,6 +212,12 @@ def where(condition: Operandish, x: Operandish, y: Operandish) -> Any:
     return elementwise("where(c, x, y)", c=condition, x=x, y=y)
 
 
+def copied(x: Array) -> Array:
+    """Return a dense copy of `x` on its device; it is made through the host for dtypes that expressions do not have."""
+    copy: Array = elementwise("x", x=x) if x.element in COMPUTED else x.device.array(x.numpy())
+    return copy
+
+
 def astype(x: Operandish, dtype: DTypeLike) -> Any:
     """Return a copy of `x` converted to `dtype`, with NumPy's rules: floats are rounded towards zero for int32.
 

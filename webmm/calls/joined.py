@@ -12,7 +12,7 @@ import numpy as np
 
 from webmm import choose
 from webmm.calls.executor import Labelled
-from webmm.calls.expression import LETTERS, Maker, problems_of
+from webmm.calls.expression import LETTERS, Maker, copied, problems_of
 from webmm.calls.operands import Operandish, Temporaries, opened
 from webmm.choose.limits import dispatch_limits
 from webmm.dtypes import I32
@@ -42,25 +42,32 @@ def concatenate(arrays: Sequence[Operandish], axis: int = 0) -> Array:
         y, start = temporary.device.empty(shape, first.element), 0
         for x in parts:
             stop = start + x.shape[along]
-            _copy(temporary, x, y[(slice(None),) * along + (slice(start, stop),)])
+            _copy(x, y[(slice(None),) * along + (slice(start, stop),)])
             start = stop
         return y
 
 
-def _copy(temporary: Temporaries, x: Array, y: Array) -> None:
+def _copy(x: Array, y: Array) -> None:
     """Copy `x` into `y`, a view of the same shape."""
-    if not x.size:
+    fill_view(Maker("x", {"x": x.element}, {}, y.element.name), [x], y)
+
+
+def fill_view(make: Maker, operands: Sequence[Array], y: Array) -> None:
+    """Write the expression of arrays that broadcast to `y` to its elements; `y` may be a view.
+
+    It takes one dispatch, or several if an array exceeds a binding.
+    """
+    if not y.size:
         return
-    if any(stride < 0 for stride in x.strides):
-        x = temporary.array(x.numpy())
-    if not _within_bindings(x, y) and max(x.shape) > 1:
-        for half in _halves(x, y):
-            _copy(temporary, x[half], y[half])
+    forward = [x if all(stride >= 0 for stride in x.strides) else copied(x) for x in operands]
+    xs = [x.broadcast_to(y.shape) for x in forward]
+    if not _within_bindings(*xs, y) and max(y.shape) > 1:
+        for half in _halves(*xs, y):
+            fill_view(make, [x[half] for x in xs], y[half])
         return
-    make = Maker("x", {"x": x.element}, {}, None)
     letters = LETTERS[: y.ndim]
-    for problem in problems_of(make, [(x, letters)], y, letters):
-        choose.run(problem, y.device, x, y)
+    for problem in problems_of(make, [(x, letters) for x in xs], y, letters):
+        choose.run(problem, y.device, *xs, y)
 
 
 def _within_bindings(*arrays: Array) -> bool:
@@ -107,7 +114,7 @@ def take(x: Operandish, indices: Operandish, axis: int | None = None) -> Array:
         if at.ndim != 1 or at.element != I32:
             raise ProblemError(f"indices must be a 1-D int32 array, not {at.element.name} of shape {at.shape}")
         if any(stride < 0 for stride in source.strides):
-            source = temporary.array(source.numpy())
+            source = copied(source)
         return _taken(temporary, source, at, along)
 
 
@@ -121,7 +128,7 @@ def _taken(temporary: Temporaries, x: Array, at: Array, along: int) -> Array:
     if not _within_bindings(dense, y) and max((1, *x.shape[:along], *x.shape[along + 1 :])) > 1:
         for half in _halves(x, kept=along):
             with _taken(temporary, x[half], at, along) as part:
-                _copy(temporary, part, y[half])
+                _copy(part, y[half])
         return y
     before, after = (math.prod(lengths) for lengths in (x.shape[:along], x.shape[along + 1 :]))
     problem = Maker("x", {"x": x.element, "i": I32}, {}, None).problem(

@@ -51,17 +51,13 @@ def shape_of(shape: Any) -> tuple[Any, ...]:
 
 
 def reshape(a: Array, /, shape: Any = None, order: str = "C", *, newshape: Any = None, copy: Any = None) -> Array:
-    """Return `a` with another shape in row-major order: a view if `a` is contiguous, else a copy.
+    """Return `a` with another shape in row-major order: a view where its strides allow one, else a copy.
 
     With copy=True the result is always a copy; with copy=False ProblemError is raised if a copy would be needed.
     """
     if order != "C":
         raise ProblemError("device arrays are reshaped in row-major order only; omit order=")
-    lengths = shape_of(newshape if shape is None else shape)
-    if copy is False and not a.contiguous:
-        raise ProblemError("copy=False is not possible: only a contiguous array can be reshaped without a copy")
-    dense = a if a.contiguous and not copy else concatenate([a]) if a.ndim else a.astype(a.dtype)
-    return dense.reshape(*lengths)
+    return a.reshape(shape_of(newshape if shape is None else shape), copy=copy)
 
 
 def _reduction(op: str) -> Callable[..., Any]:

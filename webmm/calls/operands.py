@@ -16,7 +16,7 @@ from webmm.dtypes import DType, dtype_of
 from webmm.engine.device import Array, Device, default_device
 from webmm.engine.moves import upload
 from webmm.engine.view import host_array, in_memory_order
-from webmm.errors import ProblemError
+from webmm.errors import MemoryLimitError, ProblemError
 from webmm.wgsl.own import Epilogue
 
 Operandish = Array | ArrayLike
@@ -181,12 +181,18 @@ def readable(x: Data) -> Data:
 
 
 def rows_of(x: Data) -> Data:
-    """Return `x` as a matrix whose columns are its last axis; a non-contiguous `Array` is copied to host memory."""
-    if x.ndim == 2:
-        return x
-    if isinstance(x, Array) and not x.contiguous:
-        x = x.numpy()
-    return x.reshape(x.size // x.shape[-1] if x.shape[-1] else 0, x.shape[-1])
+    """Return `x` as a matrix whose columns are its last axis."""
+    return x if x.ndim == 2 else in_shape(x, (x.size // x.shape[-1] if x.shape[-1] else 0, x.shape[-1]))
+
+
+def in_shape(x: Data, shape: tuple[int, ...]) -> Data:
+    """Return `x` in another shape: a view if its strides are ≥ 0 and allow one, else a copy, where there is memory."""
+    if not isinstance(x, Array):
+        return x.reshape(shape)
+    try:
+        return x.reshape(shape, copy=True if any(stride < 0 for stride in x.strides) else None)
+    except MemoryLimitError:
+        return x.numpy().reshape(shape)
 
 
 def rows_over(x: Data, shape: tuple[int, ...]) -> Data:

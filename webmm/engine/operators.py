@@ -144,6 +144,10 @@ class Operators(Reductions):
         view: Self = self._view(change)  # type: ignore[attr-defined]
         return view
 
+    def swapaxes(self, axis1: int, axis2: int) -> Self:
+        """Return a view with two axes exchanged; raises ProblemError for an axis that is out of range."""
+        return self._viewed(lambda shadow: shadow.swapaxes(axis1, axis2))
+
     def take(self, indices: Any, axis: int | None = None) -> Self:
         """Return the elements at `indices` along `axis`, as `webmm.take()` does."""
         found: Self = hooks.above.take(self, indices, axis)

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from webmm.arguments.arrays import dense_strides, is_dense
+from webmm import hooks
+from webmm.arguments.arrays import dense_strides, is_dense, reshaped
 from webmm.dtypes import DType
 from webmm.engine.pool import Owner, Owner_co, Storage
 from webmm.errors import FreedArrayError, ProblemError
@@ -122,14 +123,37 @@ class View(Generic[Owner_co]):
             keys = (*keys, Ellipsis)  # a view even of a single element
         return self._view(lambda shadow: shadow[keys])
 
-    def reshape(self, *shape: Any) -> Self:
-        """Return a view of a contiguous array in another shape, given as numbers or as a tuple.
+    def reshape(self, *shape: Any, copy: bool | None = None) -> Self:
+        """Return the array in another shape, given as numbers or as a tuple: a view where strides allow one, as NumPy.
 
-        Raises ProblemError if the array is not contiguous.
+        Otherwise the result is a copy, which is made on the device. With copy=True it is always a copy; with copy=False
+        ProblemError is raised where one is needed.
         """
-        if not self.contiguous:
-            raise ProblemError("only a contiguous array can be reshaped without a copy")
-        return self._view(lambda shadow: shadow.reshape(shape[0] if len(shape) == 1 else shape))
+        wanted = shape[0] if len(shape) == 1 else shape
+        if copy:
+            return self._copied().reshape(wanted)
+        if self.contiguous:
+            return self._view(lambda shadow: shadow.reshape(wanted))
+        lengths = self._lengths(wanted)
+        strides = reshaped(self.shape, self.strides, lengths)
+        if strides is not None:
+            return type(self)(self.storage, lengths, self.element, strides, self.offset)
+        if copy is False:
+            raise ProblemError(
+                f"an array of shape {self.shape} and strides {self.strides} needs a copy to be {lengths}"
+            )
+        return self._copied().reshape(lengths)
+
+    def _lengths(self, shape: Any) -> tuple[int, ...]:
+        """Return `shape` with the length that -1 stands for; raises ProblemError if it does not fit."""
+        try:
+            return tuple(np.broadcast_to(np.empty((), np.uint8), self.shape).reshape(shape).shape)
+        except ValueError as error:
+            raise ProblemError(str(error)) from error
+
+    def _copied(self) -> Self:
+        copy: Self = hooks.above.copied(self)
+        return copy
 
     def broadcast_to(self, shape: tuple[int, ...]) -> Self:
         """Return a view repeated along new or unit dimensions; raises ProblemError if `shape` does not fit."""

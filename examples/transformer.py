@@ -1,0 +1,167 @@
+"""A decoder of GPT-2's shape (Radford et al., 2019) by public calls of webmm: prefill, and decoding with a cache.
+
+`python examples/transformer.py` generates tokens with random weights, `--weights model.safetensors --heads 12` with
+those of a file in the format of GPT-2's published checkpoints; `--format` is float32, float16, 8bit or 4bit, and
+`--profile` prints where the time of a token goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+import rich
+from numpy.typing import ArrayLike, NDArray
+
+import webmm
+
+Weights = dict[str, NDArray[Any]]
+FORMATS = ("float32", "float16", "8bit", "4bit")
+MATRICES = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")  # of a layer
+
+
+def random_weights(width: int = 64, layers: int = 2, vocabulary: int = 97, context: int = 64, seed: int = 0) -> Weights:
+    """Return weights with GPT-2's names and shapes."""
+    rng = np.random.default_rng(seed)
+
+    def normal(*shape: int) -> NDArray[np.float32]:
+        return (rng.standard_normal(shape) / np.sqrt(width)).astype(np.float32)
+
+    weights: Weights = {"wte.weight": normal(vocabulary, width), "wpe.weight": normal(context, width)}
+    outputs = dict(zip(MATRICES, (3 * width, width, 4 * width, width), strict=True))
+    for layer in (f"h.{i}." for i in range(layers)):
+        for name, n in outputs.items():
+            weights[f"{layer}{name}.weight"] = normal(4 * width if name == "mlp.c_proj" else width, n)
+            weights[f"{layer}{name}.bias"] = normal(n)
+    for norm in ("ln_f", *(f"h.{i}.ln_{j}" for i in range(layers) for j in (1, 2))):
+        weights |= {f"{norm}.weight": 1 + normal(width), f"{norm}.bias": normal(width)}
+    return weights
+
+
+def load(path: str) -> Weights:
+    """Return the weights in a safetensors file (`pip install safetensors`), without the masks that some files have.
+
+    Raises ProblemError if it cannot be read, or is not of this model.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        found = {name.removeprefix("transformer."): x for name, x in load_file(path).items()}
+    except (OSError, SafetensorError) as error:
+        raise webmm.ProblemError(f"cannot read {path}: {error}") from error
+    if missing := [name for name in ("wte.weight", "h.0.attn.c_attn.weight") if name not in found]:
+        raise webmm.ProblemError(f"{path} has no {missing[0]}: it takes a file with GPT-2's names")
+    return {name: x for name, x in found.items() if not name.endswith((".attn.bias", ".attn.masked_bias"))}
+
+
+class Transformer:
+    """The model on a device; `form` is one of FORMATS, in which the matrices of the layers are stored."""
+
+    def __init__(self, weights: Weights, heads: int, device: webmm.Device, form: str = "float32") -> None:
+        self.device, self.heads = device, heads
+        self.dtype = "float16" if form == "float16" else "float32"
+        self.layers = sum(name.endswith("attn.c_attn.weight") for name in weights)
+        self.context, self.width = weights["wpe.weight"].shape
+        if heads < 1 or self.width % heads:
+            raise webmm.ProblemError(f"{heads} heads do not divide a width of {self.width}")
+        matrices = {f"h.{i}.{name}.weight" for i in range(self.layers) for name in MATRICES}
+        self._arrays: dict[str, Any] = {}
+        for name, x in weights.items():
+            if name in matrices and form.endswith("bit"):
+                self._arrays[name] = webmm.quantize_blocks(x, bits=int(form[0])).to(device)
+            else:
+                self._arrays[name] = device.array(x, self.dtype)
+
+    def cache(self, batch: int, capacity: int) -> webmm.KVCache:
+        """Return an empty cache for `batch` sequences of up to `capacity` tokens."""
+        if capacity > self.context:
+            raise webmm.ProblemError(f"the model has {self.context:,} positions, too few for {capacity:,} tokens")
+        width = self.width // self.heads
+        return webmm.KVCache(self.device, self.layers, batch, self.heads, capacity, width, self.dtype)
+
+    def __call__(self, tokens: ArrayLike | webmm.Array, cache: webmm.KVCache) -> webmm.Array:
+        """Return the logits (batch, tokens, vocabulary) that follow each of `tokens`, (batch, tokens), in float32.
+
+        The tokens come after those in `cache`, to which their keys and values are added.
+        """
+        ids = tokens if isinstance(tokens, webmm.Array) else np.asarray(tokens)
+        batch, count = ids.shape
+        first = cache.length(0)
+        words = self._arrays["wte.weight"]
+        x = words.take(ids.reshape(-1), axis=0).reshape(batch, count, self.width)
+        x = (x + self._arrays["wpe.weight"][first : first + count]).reshape(-1, self.width)
+        for i in range(self.layers):
+            layer = f"h.{i}."
+            qkv = self._linear(layer + "attn.c_attn", self._norm(layer + "ln_1", x))
+            q, k, v = qkv.reshape(batch, count, 3, self.heads, -1).transpose(2, 0, 3, 1, 4)
+            attended = webmm.attention(q, *cache.append(i, k, v), causal="end")
+            merged = attended.swapaxes(1, 2).reshape(-1, self.width)
+            x = self._linear(layer + "attn.c_proj", merged, "x + b + r", r=x)
+            hidden = self._linear(layer + "mlp.c_fc", self._norm(layer + "ln_2", x), "gelu_tanh(x + b)")
+            x = self._linear(layer + "mlp.c_proj", hidden, "x + b + r", r=x)
+        logits = webmm.matmul(self._norm("ln_f", x), words.T, out_dtype="float32")
+        return logits.reshape(batch, count, -1)
+
+    def _norm(self, name: str, x: webmm.Array) -> webmm.Array:
+        return webmm.layer_norm(x, self._arrays[f"{name}.weight"], self._arrays[f"{name}.bias"])
+
+    def _linear(self, name: str, x: webmm.Array, then: str = "x + b", **more: webmm.Array) -> webmm.Array:
+        """Return `then` of the elements of x @ weight, with the bias as b: in the pass that stores the product."""
+        weight = self._arrays[f"{name}.weight"]
+        function = webmm.Epilogue(then, b=self._arrays[f"{name}.bias"], **more)
+        multiply = webmm.matmul if isinstance(weight, webmm.Array) else webmm.qmatmul_weights
+        return multiply(x, weight, activation=function)
+
+
+def generate(model: Transformer, prompt: ArrayLike, count: int) -> NDArray[np.int32]:
+    """Return the `count` tokens that are most likely to follow each prompt, (batch, tokens), one after another.
+
+    Each is chosen and fed back on the device; the host only reads them all at the end.
+    """
+    start = np.asarray(prompt)
+    if count < 1:
+        raise webmm.ProblemError(f"the number of tokens to generate must be at least 1, not {count}")
+    with model.cache(len(start), start.shape[1] + count) as cache:
+        found = [model(start, cache)[:, -1:].argmax(-1)]
+        while len(found) < count:
+            found.append(model(found[-1], cache).argmax(-1))
+        return np.concatenate([x.numpy() for x in found], axis=1)
+
+
+def main() -> None:
+    """Generate tokens, with the time that each takes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--weights", help="a safetensors file; by default random weights")
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--format", choices=FORMATS, default="float32")
+    parser.add_argument("--prompt", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="numbers of tokens")
+    parser.add_argument("--tokens", type=int, default=16, help="how many to generate")
+    parser.add_argument("--profile", action="store_true", help="show the work for a token")
+    given = parser.parse_args()
+    try:
+        with webmm.Device() as device:
+            weights = load(given.weights) if given.weights else random_weights()
+            run(Transformer(weights, given.heads, device, given.format), [given.prompt], given.tokens, given.profile)
+    except webmm.WebmmError as error:
+        parser.error(str(error))
+
+
+def run(model: Transformer, prompt: list[list[int]], count: int, profiled: bool) -> None:
+    """Generate tokens and print them, and where the time goes if that is wanted."""
+    generate(model, prompt, count)  # compiles
+    start = time.perf_counter()
+    print("tokens:", *generate(model, prompt, count)[0])
+    print(f"{1e3 * (time.perf_counter() - start) / count:.2f} ms per token")
+    if profiled:
+        with model.cache(1, len(prompt[0]) + 1) as cache:
+            model(prompt, cache)
+            with webmm.profile(model.device) as profile:
+                model([[0]], cache).numpy()
+        rich.print(profile.table())
+
+
+if __name__ == "__main__":
+    main()

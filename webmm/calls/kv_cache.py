@@ -1,0 +1,166 @@
+"""The keys and values of earlier tokens, kept on a device for attention."""
+
+from __future__ import annotations
+
+import operator
+from types import TracebackType
+from typing import Any
+
+from numpy.typing import DTypeLike
+
+from webmm.arguments.arrays import element_of
+from webmm.calls.expression import Maker
+from webmm.calls.joined import fill_view
+from webmm.calls.operands import Operandish, opened
+from webmm.dtypes import DType, dtype_of
+from webmm.engine.device import Array, Device
+from webmm.errors import ProblemError
+from webmm.problems.base import check_floats
+
+
+class KVCache:
+    """The keys and values of each layer of a model, for up to `capacity` tokens; `append()` adds those of new tokens.
+
+    `keys()` and `values()` are views of the tokens appended so far, which `attention()` reads in place: nothing is
+    copied when they grow. A view that was taken earlier keeps its length.
+
+    Arguments:
+
+    - `device`: where the cache is.
+    - `layers`, `batch`, `heads`, `capacity`: numbers from 1 on; `heads` are those of the keys, which may be fewer than
+      those of the queries.
+    - `width`: the length of a key, and of a value unless `value_width` is given.
+    - `dtype`: one of `webmm.dtypes.MATRIX_DTYPES`; keys and values are converted to it.
+
+    All memory is allocated at once, a buffer for the keys and one for the values of each layer. `free()`, or leaving a
+    `with` block, releases it; any later use raises FreedArrayError. Threads must not append at the same time.
+
+    Raises ProblemError for other arguments, UnsupportedError for a layer over the device's limits, and MemoryLimitError
+    if the device is out of memory.
+
+    Example: ``y = webmm.attention(q, *cache.append(layer, k, v), causal="end")``
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        layers: int,
+        batch: int,
+        heads: int,
+        capacity: int,
+        width: int,
+        dtype: DTypeLike = "float32",
+        *,
+        value_width: int | None = None,
+    ) -> None:
+        if not isinstance(device, Device):
+            raise ProblemError(f"KVCache() takes a webmm.Device first, not {type(device).__name__}")
+        self.device = device
+        self.element: DType = dtype_of(dtype)  # webmm's dtype of the elements
+        check_floats("KVCache()", self.element)
+        sizes = {"layers": layers, "batch": batch, "heads": heads, "capacity": capacity, "width": width}
+        count, *rest = (_whole(name, size, 1) for name, size in sizes.items())
+        self.capacity = rest[2]
+        shape, wide = tuple(rest), _whole("value_width", width if value_width is None else value_width, 1)
+        self._keys = [device.empty(shape, self.element) for _ in range(count)]
+        self._values = [device.empty((*shape[:-1], wide), self.element) for _ in range(count)]
+        self._lengths = [0] * count
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The number of tokens of each layer."""
+        return tuple(self._lengths)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all keys and values, empty places included."""
+        return sum(x.nbytes for x in (*self._keys, *self._values))
+
+    def length(self, layer: int) -> int:
+        """Return the number of tokens of a layer."""
+        return self._lengths[self._at(layer)]
+
+    def keys(self, layer: int) -> Array:
+        """Return a view of the keys of a layer, (batch, heads, tokens, width)."""
+        return self._filled(self._keys, layer)
+
+    def values(self, layer: int) -> Array:
+        """Return a view of the values of a layer, (batch, heads, tokens, width of a value)."""
+        return self._filled(self._values, layer)
+
+    def append(self, layer: int, k: Operandish, v: Operandish) -> tuple[Array, Array]:
+        """Append keys and values of new tokens to a layer, and return `keys()` and `values()` with them.
+
+        `k` and `v` have shape (batch, heads, new tokens, width), with any strides: those of heads that were split by
+        ``x.reshape(b, t, h, d).swapaxes(1, 2)`` are read in place. It takes a dispatch for the keys and one for the
+        values. Raises ProblemError for another shape, for dtypes that are not floats, for arrays on another device, and
+        if the layer would hold more than `capacity` tokens; the cache is unchanged then.
+        """
+        at = self._at(layer)
+        start = self._lengths[at]
+        with opened("KVCache.append", self.device, k, v) as temporary:
+            given = {"k": temporary.data(k), "v": temporary.data(v)}
+            into = {"k": self._keys[at], "v": self._values[at]}
+            tokens = given["k"].shape[2] if given["k"].ndim == 4 else 1
+            for name, x in given.items():
+                check_floats(f"KVCache: {name}", element_of(x))
+                wanted = (*into[name].shape[:2], tokens, into[name].shape[3])
+                if x.shape != wanted:
+                    raise ProblemError(f"{name} must have shape {wanted}, not {x.shape}")
+            stop = start + tokens
+            if stop > self.capacity:
+                words = f"layer {at} holds {start:,} of {self.capacity:,} tokens; {tokens:,} more do not fit"
+                raise ProblemError(f"{words}: truncate() it, or make a larger KVCache")
+            for x, target in zip(temporary.arrays(*given.values()), into.values(), strict=True):
+                fill_view(Maker("x", {"x": x.element}, {}, self.element.name), [x], target[:, :, start:stop])
+        self._lengths[at] = stop
+        return self.keys(at), self.values(at)
+
+    def truncate(self, length: int) -> None:
+        """Forget all tokens but the first `length` of each layer; ProblemError unless it is a number from 0 on."""
+        kept = _whole("length", length, 0)
+        self._lengths = [min(kept, each) for each in self._lengths]
+
+    def clear(self) -> None:
+        """Forget all tokens."""
+        self.truncate(0)
+
+    def free(self) -> None:
+        """Release the memory; calling it again has no effect."""
+        for x in (*self._keys, *self._values):
+            x.free()
+
+    def __enter__(self) -> KVCache:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.free()
+
+    def __repr__(self) -> str:
+        batch, heads, _, width = self._keys[0].shape
+        filled = f"{max(self._lengths)} of {self.capacity} tokens"
+        return f"<webmm.KVCache {len(self._keys)} layers of {batch}x{heads}x{width} {self.element.name}, {filled}>"
+
+    def _filled(self, of: list[Array], layer: int) -> Array:
+        at = self._at(layer)
+        return of[at][:, :, : self._lengths[at]]
+
+    def _at(self, layer: int) -> int:
+        """Return a layer's index; raises ProblemError if there is no such layer."""
+        at = _whole("layer", layer, 0)
+        if at >= len(self._lengths):
+            raise ProblemError(f"layer {at} is out of range: the cache has {len(self._lengths)} layers, from 0 on")
+        return at
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    """Return a whole number; raises ProblemError with its `name` if it is not one from `least` on."""
+    try:
+        found = operator.index(value)
+    except TypeError as error:
+        raise ProblemError(f"{name} must be a whole number, not {value!r}") from error
+    if found < least:
+        raise ProblemError(f"{name} must be at least {least}, not {found}")
+    return found
