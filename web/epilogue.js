@@ -20,7 +20,6 @@ const MAX_NUMBERS = 4; // as in webmm/wgsl/functions.py
 const MAX_OPERANDS = 3;
 const MAX_DEPTH = 120; // as in webmm/wgsl/expressions.py
 const SHOWN = 80;
-const FUNCTIONS = "templates/elementwise/functions.js";
 
 /**
  * A function of each element, for `activation` of `Device.matmul()` and `Device.qmatmulWeights()`.
@@ -83,9 +82,12 @@ export class Epilogue {
     if (!core.OWN.has(name)) {
       const link = make(core.Link, [this.text, found.wgsl, this.numbers.length, kinds]);
       const own = make(core.Function, [name, [link]]);
-      if (own.calls) await device.bundle.module(FUNCTIONS);
+      for (const file of own.files) await device.bundle.module(`templates/elementwise/${file}.js`);
       add(`epilogues/${name}.wgsl`, (scope) =>
-        [...(own.calls ? [include("elementwise/functions.wgsl", scope)] : []), own.text].join("\n\n"),
+        [
+          ...own.files.map((/** @type {string} */ file) => include(`elementwise/${file}.wgsl`, scope)),
+          own.text,
+        ].join("\n\n"),
       );
       core.OWN.set(name, own);
     }
@@ -124,12 +126,11 @@ const shown = (text) => {
 // The parser
 
 const TOKEN =
-  /\s*(?:((?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*)|(==|!=|<=|>=|\*\*|\/\/|[-+*/%<>&|^~(),.[\]]))/y;
-const LEVELS = [["|"], ["^"], ["&"], ["+", "-"], ["*", "/", "%", "//"]]; // of binary operators, the loosest first
+  /\s*(?:((?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*)|(==|!=|<=|>=|<<|>>|\*\*|\/\/|[-+*/%<>&|^~(),.[\]]))/y;
+const LEVELS = [["|"], ["^"], ["&"], ["<<", ">>"], ["+", "-"], ["*", "/", "%", "//"]]; // of binary operators, the loosest first
 const WGSL = new Map([
   ["|", "||"],
   ["&", "&&"],
-  ...["+", "-", "*", "/"].map((sign) => /** @type {[string, string]} */ ([sign, sign])),
 ]);
 const UNARY = new Map([
   ["+", "+"],
@@ -216,7 +217,7 @@ class Parser {
       const { word } = this.#next;
       this.#at += 1;
       const right = this.#binary(level + 1, depth);
-      left = this.#node("binary", WGSL.get(word) ?? "", first, [left, right]);
+      left = this.#node("binary", WGSL.get(word) ?? word, first, [left, right]);
     }
     return left;
   }
@@ -235,7 +236,7 @@ class Parser {
   #power(depth) {
     const first = this.#at;
     const base = this.#atom(depth);
-    return this.#take("**") ? this.#node("binary", "", first, [base, this.#unary(depth + 1)]) : base;
+    return this.#take("**") ? this.#node("binary", "**", first, [base, this.#unary(depth + 1)]) : base;
   }
 
   /** @param {number} depth @returns {Tree} */
@@ -304,8 +305,8 @@ const OPERATIONS = {
   ">=": (x, y) => x >= y,
   "==": (x, y) => x === y,
   "!=": (x, y) => x !== y,
-  "&&": (x, y) => x && y,
-  "||": (x, y) => x || y,
+  "&&": (x, y) => (typeof x === "boolean" ? x && y : x & y),
+  "||": (x, y) => (typeof x === "boolean" ? x || y : x | y),
   select: (condition, x, y) => (condition ? x : y),
   exp: Math.exp,
   log: Math.log,

@@ -111,6 +111,7 @@ INTEGERS = (I32, U32, *BYTES)
 BOOL = DType("bool", "bool8", 1, 0.0, 0.0, packed=True)  # one byte, as in NumPy
 COMPUTED = (*MATRIX_DTYPES, I32, BOOL)  # the types of elementwise expressions
 
+_OTHERS = (*MATRIX_DTYPES, *WIDE, I32, BOOL)  # all of use but for qmatmul()
 DTYPES = {dtype.name: dtype for dtype in (*MATRIX_DTYPES, *WIDE, *INTEGERS, BOOL)}
 _NAMES = {**{dtype.wgsl: dtype for dtype in (*MATRIX_DTYPES, *WIDE)}, **DTYPES}
 
@@ -142,11 +143,11 @@ def _of_numpy(spec: DTypeLike) -> DType:
     try:
         name = _name_of(np.dtype(spec))
     except (TypeError, ValueError, SyntaxError) as error:
-        floats, integers = names(MATRIX_DTYPES), names(BYTES)
-        raise ProblemError(f"{spec!r} is not a dtype; use one of {floats}, or of {integers} for qmatmul()") from error
+        others, integers = names(_OTHERS), names(BYTES)
+        raise ProblemError(f"{spec!r} is not a dtype; use one of {others}, or of {integers} for qmatmul()") from error
     if name not in DTYPES:
         raise ProblemError(
-            f"dtype {name} is not supported; cast to one of {names(MATRIX_DTYPES)}, e.g. x.astype('float32'), "
+            f"dtype {name} is not supported; cast to one of {names(_OTHERS)}, e.g. x.astype('float32'), "
             f"or of {names(BYTES)} for qmatmul()"
         )
     return DTYPES[name]

@@ -73,7 +73,7 @@ def running(terms: Terms, x: NDArray[Any], length: int) -> NDArray[Any]:
 
 def _perturbed(rng: np.random.Generator, texts: list[str], state: State) -> State:
     """Return a state with noise on its floats, if these expressions compute anything."""
-    inexact = any(f"{name}(" in text for text in texts for name in INEXACT)
+    inexact = any(word in text for text in texts for word in ("**", *(f"{name}(" for name in INEXACT)))
     if not inexact and not any(isinstance(node, ast.BinOp) for text in texts for node in ast.walk(parsed(text))):
         return state
     found = {}

@@ -16,7 +16,7 @@ import numpy as np
 
 from webmm.errors import ProblemError
 from webmm.wgsl.activations import ACTIVATIONS, Activation, Floats
-from webmm.wgsl.compiler import OWN_FUNCTIONS
+from webmm.wgsl.library import files_of
 
 X = "x"  # the element, in texts
 MAX_NUMBERS, MAX_OPERANDS = 4, 3  # of a function, or of several that are applied one after another
@@ -88,9 +88,9 @@ class Function:
         return all(link.numpy is not None for link in self.links)
 
     @property
-    def calls(self) -> bool:
-        """Whether it calls functions of shaders/elementwise/functions.wgsl."""
-        return any(link.numpy is None and OWN_FUNCTIONS in link.wgsl for link in self.links)
+    def files(self) -> list[str]:
+        """The files of shaders/elementwise that have the functions that it calls."""
+        return files_of(" ".join([link.wgsl for link in self.links if link.numpy is None]))
 
     @property
     def text(self) -> str:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.errors import ProblemError
-from webmm.wgsl.compiler import OWN_FUNCTIONS
 from webmm.wgsl.expressions import (
     FUNCTIONS,
     NUMPY,
@@ -25,8 +24,13 @@ from webmm.wgsl.expressions import (
     reference,
     scalar,
 )
+from webmm.wgsl.library import files_of
 
-INEXACT = ("exp", "log", "tanh", "sqrt", "sigmoid", "gelu", "gelu_tanh", "silu")  # functions that drivers approximate
+EXACT = (
+    *("abs", "maximum", "minimum", "relu", "isnan", "float32", "int32", "bool", "copysign", "nextafter"),
+    *("floor", "ceil", "trunc", "round", "sign", "signbit", "isinf", "isfinite"),
+)
+INEXACT = frozenset(FUNCTIONS) - frozenset(EXACT)  # functions that drivers approximate
 
 State = dict[str, NDArray[Any]]
 
@@ -81,7 +85,7 @@ class Terms:
             "finish": end.wgsl,
             "count": bool(free),
             "yields": end.kind,
-            "functions": any(OWN_FUNCTIONS in text for text in calls),
+            "functions": files_of(" ".join(calls)),
         }
         trees = [parsed(text) for text in (*mapped.values(), *texts.values())]
         work = sum(_work(node) for tree in trees for node in ast.walk(tree))

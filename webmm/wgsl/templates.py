@@ -41,7 +41,7 @@ def _own_epilogue(name: str) -> str | None:
     own = OWN.get(name.removesuffix(".wgsl"))
     if own is None:
         return None
-    functions = '{% include "elementwise/functions.wgsl" %}\n\n' if own.calls else ""
+    functions = "".join(f'{{% include "elementwise/{file}.wgsl" %}}\n\n' for file in own.files)
     return f"{functions}{{% raw %}}{own.text}{{% endraw %}}"
 
 

@@ -4,7 +4,7 @@
       names, fields, types, identity    of the values of a partial result
       map, combine                      for each of them, of x and i, and of a_NAME and b_NAME
       finish, yields, count             of v_NAME and, if `count`, of n; its type
-      functions                         whether they call functions of elementwise/functions.wgsl
+      functions                         the files of elementwise/ whose functions they call
 
   Expressions are of single elements, so that four of them are computed one by one, as GPUs do anyway.
 #}
@@ -19,10 +19,10 @@
 {% endmacro %}
 
 {% macro of_one(f) %}
-{% if state.functions %}
-{% include "elementwise/functions.wgsl" %}
+{% for file in state.functions %}
+{% include "elementwise/" ~ file ~ ".wgsl" %}
 
-{% endif %}
+{% endfor %}
 struct Part {
 {% for field in fields %}
     {{ field }}: {{ types[loop.index0] }},
