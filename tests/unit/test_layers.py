@@ -34,6 +34,7 @@ LAYERS = (
     "choose",
     *("measure.verify", "measure.roofline", "measure.idle", "cases"),
     "calls",
+    "einops",
     "dask",
     *("wgsl.naga", "wgsl.tint", "wgsl.check", "plugins"),
     *("measure.references", "measure.diagnosis", "measure.bench", "measure.benchmark"),
