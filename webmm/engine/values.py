@@ -19,6 +19,8 @@ from webmm.errors import DeviceLostError, FreedArrayError, ProblemError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+EDGES = 4  # elements at each end of a long axis, in a notebook
+
 
 class Values(Operators, View[Owner_co]):
     """The methods of an array that read or write its elements."""
@@ -136,6 +138,34 @@ class Values(Operators, View[Owner_co]):
             return np.array2string(self._edges(settings["edgeitems"]), threshold=0)
         except (DeviceLostError, FreedArrayError):
             return repr(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """Return what notebooks show: the values as text, and as HTML a table of its edges and a heat map of a matrix.
+
+        The heat map has at most 32 rows and columns, which are copied from the device.
+        """
+        del include, exclude
+        from webmm.engine import display
+
+        try:
+            place = getattr(self.storage.device, "info", "a device")
+            caption = f"{' × '.join(map(str, self.shape)) or 'scalar'} {self.element.name} on {place}"
+            if self.ndim not in (1, 2) or not self.size:
+                return {"text/plain": repr(self), "text/html": display.table((), [[str(self)]], caption)}
+            matrix = self if self.ndim == 2 else self[None]
+            cells = np.atleast_2d(matrix._edges(EDGES)).astype(object)
+            for axis, length in enumerate(matrix.shape):
+                if length > 2 * EDGES + 1:
+                    np.moveaxis(cells, axis, 0)[EDGES] = "…"
+            html = display.table(
+                (), [[f"{x:.6g}" if isinstance(x, float) else x for x in row] for row in cells], caption
+            )
+            if self.ndim == 2:
+                columns = display.places(self.shape[1])
+                html += display.heat_map(np.stack([self[i].numpy()[columns] for i in display.places(len(self))]))
+            return {"text/plain": repr(self), "text/html": html}
+        except (DeviceLostError, FreedArrayError):
+            return {"text/plain": repr(self)}
 
     def _edges(self, count: int) -> NDArray[Any]:
         """Return an array that NumPy prints like this one: of long axes, `count` elements at each end, and a gap."""
