@@ -84,10 +84,9 @@ export class Epilogue {
       const own = make(core.Function, [name, [link]]);
       for (const file of own.files) await device.bundle.module(`templates/elementwise/${file}.js`);
       add(`epilogues/${name}.wgsl`, (scope) =>
-        [
-          ...own.files.map((/** @type {string} */ file) => include(`elementwise/${file}.wgsl`, scope)),
-          own.text,
-        ].join("\n\n"),
+        [...own.files.map((/** @type {string} */ file) => include(`elementwise/${file}.wgsl`, scope)), own.text].join(
+          "\n\n",
+        ),
       );
       core.OWN.set(name, own);
     }

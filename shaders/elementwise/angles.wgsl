@@ -35,7 +35,7 @@ fn turned(x: f32) -> Turned {
         return Turned(0u, abs(x));
     }
     let digits = (size & 0x7fffffu) | 0x800000u;
-    let first = (size >> 23u) - 120u; // of the digits of 2/π that stand for two quarter turns, counted from 0 in the words
+    let first = (size >> 23u) - 120u; // of the digits of 2/π: the one that stands for two quarter turns
     let word = first / 32u;
     let shift = first % 32u;
     var window = array<u32, 3>();
@@ -49,7 +49,8 @@ fn turned(x: f32) -> Turned {
     let quarters = (high + 0x20000000u) >> 30u;
     let upper = (high << 2u) | (low >> 30u);
     let below = upper >= SIGN_BIT;
-    let fraction = f32(select(upper, ~upper, below)) * 0x1p-32f + f32(select(low << 2u, ~(low << 2u), below)) * 0x1p-64f;
+    let lower = low << 2u;
+    let fraction = f32(select(upper, ~upper, below)) * 0x1p-32f + f32(select(lower, ~lower, below)) * 0x1p-64f;
     return Turned(quarters & 3u, select(fraction, -fraction, below) * 1.5707963268);
 }
 
@@ -123,8 +124,10 @@ fn atan2_angle(y: f32, x: f32) -> f32 {
     let steep = size_y > size_x;
     // Quotients of two zeros and of two infinities are those of two ones, but that 0/0 is 0.
     let alike = size_x == size_y;
-    let ratio = select(abs(select(y, x, steep)) / hidden_f32(abs(select(x, y, steep))), select(1.0, 0.0, size_x == 0u), alike);
+    let quotient = abs(select(y, x, steep)) / hidden_f32(abs(select(x, y, steep)));
+    let ratio = select(quotient, select(1.0, 0.0, size_x == 0u), alike);
     let first = select(atan_angle(ratio), 1.5707963268 - atan_angle(ratio), steep);
     let angle = select(first, 3.1415926536 - first, is_negative(x));
-    return select(copysign_number(angle, y), select(nan_of(y), nan_of(x), is_nan_f32(x)), is_nan_f32(x) || is_nan_f32(y));
+    let nan = select(nan_of(y), nan_of(x), is_nan_f32(x));
+    return select(copysign_number(angle, y), nan, is_nan_f32(x) || is_nan_f32(y));
 }

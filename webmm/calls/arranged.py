@@ -107,7 +107,7 @@ def repeat(a: Array, repeats: Any, axis: Any = None) -> Array:
     return reshape(spread, (*a.shape[:along], a.shape[along] * times, *a.shape[at:]), copy=True)
 
 
-def tile(A: Array, reps: Any) -> Array:
+def tiled(A: Array, reps: Any) -> Array:
     """Return the array, repeated as a whole, as often as `reps` says for each axis."""
     times = checked_shape(shape_of(reps))
     more = max(len(times), A.ndim)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from webmm.calls.arranged import broadcast_arrays, flip, meshgrid, repeat, reshape, roll, shape_of, tile, tril, triu
+from webmm.calls.arranged import broadcast_arrays, flip, meshgrid, repeat, reshape, roll, shape_of, tril, triu
+from webmm.calls.arranged import tiled as tile
 from webmm.calls.arranged import unstack as unstack
 from webmm.calls.expression import astype as converted
 from webmm.calls.expression import elementwise, where

@@ -27,7 +27,7 @@ from webmm.errors import ProblemError
 
 VIEWS = (np.transpose, np.swapaxes, np.moveaxis, np.expand_dims, np.squeeze, np.broadcast_to)
 ARRANGED = (
-    *("copy", "ravel", "flip", "roll", "repeat", "tile", "split", "tril", "triu", "diagonal"),
+    *("copy", "ravel", "flip", "roll", "repeat", "split", "tril", "triu", "diagonal"),
     *("broadcast_arrays", "meshgrid", "atleast_1d", "atleast_2d"),
 )
 NO: Any = getattr(np, "_NoValue", None)  # NumPy's default of some arguments
@@ -297,6 +297,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **{np.all: truth("prod"), np.any: truth("sum")},
     **{getattr(np, name): getattr(arranged, name) for name in ARRANGED},
     **{function: _join_as(getattr(arranged, function.__name__)) for function in (np.vstack, np.hstack, np.dstack)},
+    np.tile: arranged.tiled,
     np.column_stack: arranged.column_stack,
     np.outer: _outer,
     np.trace: _trace,
