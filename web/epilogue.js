@@ -14,8 +14,6 @@ import { add, include } from "./templates.js";
 /** One of the functions that are applied in turn: an expression, and the names of its numbers and arrays. @typedef {{text: string, wgsl: boolean, numbers: string[], arrays: string[]}} Link */
 /** A function for a bundle, and its values. @typedef {{name: string, numbers: number[], operands: (DeviceArray | HostArray)[]}} Applied */
 
-const FUNCTIONS = ["elementwise/functions", "elementwise/functions4"]; // templates
-
 /**
  * A function of each element, for `activation` of `Device.matmul()` and `Device.qmatmulWeights()`.
  *
@@ -82,10 +80,10 @@ export class Epilogue {
     const name = `own_${keyed(links.map((link) => `${link.wgsl} ${link.numbers} ${link.kinds} ${link.numpy}`).join("\n"))}`;
     if (!core.OWN.has(name)) {
       const own = make(core.Function, [name, links]);
-      const files = own.calls ? FUNCTIONS : [];
+      const files = own.included.map((/** @type {string} */ file) => `elementwise/${file}`);
       for (const each of files) await device.bundle.module(`templates/${each}.js`);
       add(`epilogues/${name}.wgsl`, (scope) =>
-        [...files.map((each) => include(`${each}.wgsl`, scope)), own.text].join("\n\n"),
+        [...files.map((/** @type {string} */ each) => include(`${each}.wgsl`, scope)), own.text].join("\n\n"),
       );
       for (const width of [1, 4]) add(`epilogues/${name}/${width}.wgsl`, () => own.statements(width));
       core.OWN.set(name, own);

@@ -21,8 +21,15 @@ const OPERATIONS = {
   ">=": (x, y) => x >= y,
   "==": (x, y) => x === y,
   "!=": (x, y) => x !== y,
-  "&&": (x, y) => x && y,
-  "||": (x, y) => x || y,
+  "&&": (x, y) => (typeof x === "boolean" ? x && y : x & y),
+  "||": (x, y) => (typeof x === "boolean" ? x || y : x | y),
+  "^": (x, y) => (typeof x === "boolean" ? x !== y : x ^ y),
+  "//": (x, y) => Math.floor(x / y),
+  "%": (x, y) => x - y * Math.floor(x / y),
+  "**": (x, y) => x ** y,
+  "<<": (x, y) => x * 2 ** y,
+  ">>": (x, y) => Math.floor(x / 2 ** y),
+  complement: (x) => ~x,
   select: (condition, x, y) => (condition ? x : y),
   exp: Math.exp,
   log: Math.log,
@@ -37,9 +44,30 @@ const OPERATIONS = {
   bool: Boolean,
   ...MEANINGS,
   sigmoid: (x) => 1 / (1 + Math.exp(-x)),
+  exp2: (x) => 2 ** x,
+  logaddexp: (x, y) => (x === y ? x + Math.LN2 : Math.max(x, y) + Math.log1p(Math.exp(-Math.abs(x - y)))),
+  copysign: (x, y) => (negative(x) === negative(y) ? x : -x),
+  nextafter: (x, y) => next(Math.fround(x), Math.fround(y)),
+  round: (x) => (Math.abs(x % 1) === 0.5 ? 2 * Math.round(x / 2) : Math.round(x)),
+  signbit: (x) => negative(x),
+  isinf: (x) => Math.abs(x) === Infinity,
+  isfinite: Number.isFinite,
 };
-/** Those whose results are floats. */
-const REAL = ["/", "exp", "log", "sqrt", "tanh", "float32", "sigmoid", "relu", "gelu", "gelu_tanh", "silu"];
+/** Functions that are members of Math under the same name. */
+const OF_MATH =
+  "expm1 log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh asinh acosh atanh hypot floor ceil trunc sign";
+for (const name of OF_MATH.split(" ")) OPERATIONS[name] = /** @type {any} */ (Math)[name];
+
+const negative = (/** @type {number} */ x) => x < 0 || Object.is(x, -0);
+
+/** @param {number} x @param {number} y @returns {number} the float32 after `x`, towards `y` */
+function next(x, y) {
+  if (Number.isNaN(x) || Number.isNaN(y) || x === y) return x === y ? y : NaN;
+  if (x === 0) return y > 0 ? 2 ** -149 : -(2 ** -149);
+  const found = new Float32Array([x]);
+  new Int32Array(found.buffer)[0] += y > x === x > 0 ? 1 : -1;
+  return found[0];
+}
 
 /** @param {string} operation @param {any[]} values */
 function computed(operation, values) {
@@ -72,10 +100,12 @@ export function numbersOf(compiler) {
   };
   /** @param {string} operation @param {any[]} given */
   const literal = (operation, given) => {
-    if (operation === "/" && !Number(given[1].value))
+    if (["/", "//", "%"].includes(operation) && !Number(given[1].value))
       throw new ProblemError("division by zero in a part without operands");
     const value = computed(operation, given.map((x) => x.value)); // prettier-ignore
-    const real = REAL.includes(operation) || given.some((x) => x.form === "float");
+    const called = compiler.SIGNATURES.get(operation);
+    const ofFloats = called && (called.result === "f32" || !called.wgsl.has("i32"));
+    const real = operation === "/" || ofFloats || given.some((x) => x.form === "float") || !Number.isInteger(value);
     return make(compiler.Literal, [value, typeof value === "boolean" ? "bool" : real ? "float" : "int"]);
   };
   /** @param {string} operation @param {any[]} terms @param {string} kind */

@@ -195,6 +195,12 @@ class _Above:
         return take
 
     @cached_property
+    def write(self) -> Callable[[Any, Any], None]:
+        from webmm.calls.joined import write
+
+        return write
+
+    @cached_property
     def default_device(self) -> Callable[[], Device]:
         from webmm.engine.device import default_device
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -27,55 +26,16 @@ from typing import Any, Literal, cast, get_args
 
 import platformdirs
 
-from webmm import log
+from webmm import log, reading
 from webmm.errors import ConfigError
+from webmm.reading import SUMMARY as SUMMARY
 from webmm.text import printable
 
 FILE = "webmm.toml"
 PREFIX = "WEBMM_"
 BY_SET = "webmm.config.set()"
-SUMMARY = "summary"  # the value of the setting `profile` that names no file
-MAX_SECONDS = 1_000_000  # eleven days; the waiting functions do not accept much longer timeouts
 Tune = Literal["off", "cached", "quick", "auto"]
 Precision = Literal["highest", "high"]
-
-
-def _text(raw: object) -> str:
-    if isinstance(raw, bool) or not isinstance(raw, (str, int)):
-        raise ValueError("must be text")
-    if "\0" in str(raw):
-        raise ValueError("must be text without NUL characters")
-    return str(raw)
-
-
-def _folder(raw: object) -> Path:
-    try:
-        return Path(_text(raw)).expanduser()
-    except RuntimeError as error:
-        raise ValueError("must start with the home directory of an existing user") from error
-
-
-def _file(raw: object) -> Path | None:
-    return _folder(raw) if raw != "" else None
-
-
-def _switch(raw: object) -> bool:
-    words = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
-    if str(raw).lower() not in words:
-        raise ValueError("must be on or off")
-    return words[str(raw).lower()]
-
-
-def _seconds(raw: object) -> float:
-    try:
-        seconds = math.nan if isinstance(raw, bool) else float(raw)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        seconds = math.nan
-    if not seconds >= 1:
-        raise ValueError("must be a number of seconds, at least 1")
-    if seconds > MAX_SECONDS:
-        raise ValueError(f"must be a number of seconds, at most {MAX_SECONDS:,}")
-    return seconds
 
 
 def tune_mode(raw: object) -> Tune:
@@ -90,19 +50,6 @@ def precision_mode(raw: object) -> Precision:
     if raw not in get_args(Precision):
         raise ConfigError(f"precision must be {' or '.join(get_args(Precision))}, not {raw!r}")
     return cast(Precision, raw)
-
-
-def _profile(raw: object) -> Path | str:
-    if (text := _text(raw)) in ("", SUMMARY):
-        return text
-    if not text.endswith(".json"):
-        raise ValueError(f"must be {SUMMARY}, or a file for the trace whose name ends in .json")
-    return _folder(text)
-
-
-def _topics(raw: object) -> str:
-    log.parse(text := _text(raw))
-    return text
 
 
 def _setting(read: Callable[[object], Any], default: Any, doc: str, *, own: bool = False) -> Any:
@@ -121,13 +68,13 @@ class Settings:
     """All settings, each with its type, default and description."""
 
     adapter: str = _setting(
-        _text, "", "index, kind (discrete, integrated, cpu) or part of the name; empty: the most capable adapter"
+        reading.text, "", "index, kind (discrete, integrated, cpu) or part of the name; empty: the most capable adapter"
     )
     engine: str = _setting(
-        _text, "wgpu", "wgpu; dawn (package wgpudawn), which supports matrix units; auto: dawn if it offers them"
+        reading.text, "wgpu", "wgpu; dawn (package wgpudawn), which supports matrix units; auto: dawn if it offers them"
     )
     cache_dir: Path = _setting(
-        _folder,
+        reading.folder,
         lambda: Path(platformdirs.user_cache_dir("webmm")),
         "directory of tuned records and self-test verdicts",
         own=True,
@@ -135,23 +82,31 @@ class Settings:
     tune: Tune = _setting(
         tune_mode, "cached", "off: portable defaults; cached: tuned records; quick, auto: tune shapes without a record"
     )
-    tune_budget: float = _setting(_seconds, 20.0, "seconds that tune=auto may spend on one bucket of shapes")
+    tune_budget: float = _setting(reading.seconds, 20.0, "seconds that tune=auto may spend on one bucket of shapes")
     precision: Precision = _setting(
         precision_mode, "highest", "precision of float32 products: highest, or high, which allows matrix units"
     )
     probe: bool = _setting(
-        _switch, True, "whether a GPU of unknown speed is probed when the process has left it idle, or at exit"
+        reading.switch, True, "whether a GPU of unknown speed is probed when the process has left it idle, or at exit"
     )
-    selftest: bool = _setting(_switch, True, "whether a shader must pass a self-test before its first use on a driver")
-    log: str = _setting(_topics, "", _SHOWN)
+    selftest: bool = _setting(
+        reading.switch, True, "whether a shader must pass a self-test before its first use on a driver"
+    )
+    host_functions: bool = _setting(
+        reading.switch, True, "whether NumPy functions that webmm does not implement run in host memory; off: an error"
+    )
+    log: str = _setting(reading.topics, "", _SHOWN)
     log_file: Path | None = _setting(
-        _file, None, "file for log messages; empty: the program's log handlers, or stderr", own=True
+        reading.file, None, "file for log messages; empty: the program's log handlers, or stderr", own=True
     )
     profile: Path | str = _setting(
-        _profile, "", f"written at exit: {SUMMARY}, a table of all kernels; or a trace, to the file NAME.json", own=True
+        reading.profile,
+        "",
+        f"written at exit: {SUMMARY}, a table of all kernels; or a trace, to the file NAME.json",
+        own=True,
     )
     naga: str = _setting(
-        _text, "", "naga-cli for `webmm check`; empty: .tools/bin of webmm's checkout, then PATH", own=True
+        reading.text, "", "naga-cli for `webmm check`; empty: .tools/bin of webmm's checkout, then PATH", own=True
     )
 
 

@@ -111,6 +111,7 @@ INTEGERS = (I32, U32, *BYTES)
 BOOL = DType("bool", "bool8", 1, 0.0, 0.0, packed=True)  # one byte, as in NumPy
 COMPUTED = (*MATRIX_DTYPES, I32, BOOL)  # the types of elementwise expressions
 
+_ADVISED = (*MATRIX_DTYPES, *WIDE)
 DTYPES = {dtype.name: dtype for dtype in (*MATRIX_DTYPES, *WIDE, *INTEGERS, BOOL)}
 _NAMES = {**{dtype.wgsl: dtype for dtype in (*MATRIX_DTYPES, *WIDE)}, **DTYPES}
 
@@ -118,6 +119,9 @@ _NAMES = {**{dtype.wgsl: dtype for dtype in (*MATRIX_DTYPES, *WIDE)}, **DTYPES}
 def names(dtypes: Iterable[DType]) -> str:
     """Return the names of `dtypes`, for messages and help: "float32, float16"."""
     return ", ".join(dtype.name for dtype in dtypes)
+
+
+_ELSE = f"or of {names(BYTES)} for qmatmul(); elements, sums and extremes may also be int32, and elements bool"
 
 
 def dtype_of(spec: DType | DTypeLike | str) -> DType:
@@ -142,11 +146,9 @@ def _of_numpy(spec: DTypeLike) -> DType:
     try:
         name = _name_of(np.dtype(spec))
     except (TypeError, ValueError, SyntaxError) as error:
-        floats, integers = names(MATRIX_DTYPES), names(BYTES)
-        raise ProblemError(f"{spec!r} is not a dtype; use one of {floats}, or of {integers} for qmatmul()") from error
+        raise ProblemError(f"{spec!r} is not a dtype; use one of {names(_ADVISED)}, {_ELSE}") from error
     if name not in DTYPES:
         raise ProblemError(
-            f"dtype {name} is not supported; cast to one of {names(MATRIX_DTYPES)}, e.g. x.astype('float32'), "
-            f"or of {names(BYTES)} for qmatmul()"
+            f"dtype {name} is not supported; cast to one of {names(_ADVISED)}, e.g. x.astype('float32'), {_ELSE}"
         )
     return DTYPES[name]

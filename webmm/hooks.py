@@ -101,6 +101,10 @@ class Above(Protocol):
         """`webmm.take`: the elements of an array at indices along an axis."""
 
     @property
+    def write(self) -> Callable[[Any, Any], None]:
+        """`webmm.calls.joined.write`: overwrite the elements of a view."""
+
+    @property
     def default_device(self) -> Callable[[], Any]:
         """`webmm.engine.device.default_device`: the device of arrays that are unpickled."""
 

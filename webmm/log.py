@@ -16,6 +16,7 @@ TOPICS = {
     "choice": "the kernel chosen for a problem, and why",
     "tune": "the candidates that a search tried, and their times",
     "profile": "how long each product took; each product is waited for",
+    "host": "each NumPy function that ran in host memory, since devices have none",
 }
 LEVELS = {  # trace also shows the WGSL of shaders
     "trace": 5,
@@ -27,7 +28,7 @@ LEVELS = {  # trace also shows the WGSL of shaders
 FORMAT = "%(name)s: %(message)s"
 
 root = logging.getLogger("webmm")
-compilation, choice, tuning, profile = (root.getChild(topic) for topic in TOPICS)
+compilation, choice, tuning, profile, host = (root.getChild(topic) for topic in TOPICS)
 
 
 def parse(what: str) -> tuple[int | None, dict[str, int]]:

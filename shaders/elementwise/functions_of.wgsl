@@ -15,7 +15,7 @@
 {% macro larger(x, y, sign) -%}
 select(select(select({{ y }}, {{ x }}, {{ x }} {{ sign }} {{ y }}), {{ y }}, {{ is_nan(y) }}), {{ x }}, {{ is_nan(x) }})
 {%- endmacro %}
-{# Above 10, tanh is 1 in f32 although its exponentials overflow; near 0 their difference would cancel, hence a series. #}
+{# Above 10, tanh is 1 although its exponentials overflow; near 0 their difference would cancel, hence a series. #}
 {% macro tanh(x) %}
     let square = {{ x }} * {{ x }};
     let small = {{ x }} * (1.0 + square * (-1.0 / 3.0 + square * (2.0 / 15.0 - square * 17.0 / 315.0)));

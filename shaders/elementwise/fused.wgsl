@@ -6,10 +6,10 @@
 {% import "common/store.wgsl" as out with context %}
 {% include "common/header.wgsl" %}
 
-{% if s.functions %}
-{% include "elementwise/functions.wgsl" %}
+{% for file in s.functions %}
+{% include "elementwise/" ~ file ~ ".wgsl" %}
 
-{% endif %}
+{% endfor %}
 fn value({{ s.arguments }}) -> {{ s.kind }} {
 {% for kind in s.numbers %}
     let s{{ loop.index0 }} = bitcast<{{ kind }}>(params.numbers[{{ loop.index0 }}]);

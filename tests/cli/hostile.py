@@ -384,14 +384,14 @@ SETTINGS: dict[str, dict[str, str]] = {
 
 # By module of the page and kind of input: the tests of tests/web/test_page*.py that give it invalid input.
 PAGE: dict[str, tuple[str, ...]] = {
-    "main.js localStorage.getItem": ("test_invalid_stored_data_is_discarded",) * 2,
+    "main.js localStorage.getItem": ("test_invalid_stored_data_is_discarded",),  # one function reads all
     "main.js location.hash": (
         *("test_unknown_panel_names_are_ignored",) * 2,
         *("test_a_link_is_unpacked_to_8_mib_at_most", "test_a_link_carries_a_run"),
     ),
     "panels/matrices.js .files": ("test_malformed_files_are_refused",) * 2,  # chosen and dropped
     'panels/matrices.js type: "file"': ("test_malformed_files_are_refused",),
-    'panels/matrices.js type: "number"': ("test_sizes_that_do_not_fit_are_refused",) * 2,
+    'panels/matrices.js type: "number"': ("test_sizes_that_do_not_fit_are_refused",),  # one function makes them all
     'panels/matrices.js h("textarea"': ("test_sizes_that_do_not_fit_are_refused",),
     'panels/options.js type: "text"': ("test_multiply_refuses_mismatched_options",) * 2,  # alpha and a bias
     'panels/own.js h("textarea"': ("test_a_pasted_text_with_an_error_is_refused_with_its_line",),

@@ -19,6 +19,7 @@ def run(*command: object, cwd: Path) -> str:
 def test_the_wheel_works_from_another_folder(tmp_path: Path) -> None:
     run(sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path, ROOT, cwd=tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
+    run(sys.executable, ROOT / "tools" / "check-dist", tmp_path, cwd=tmp_path)
     names = zipfile.ZipFile(wheel).namelist()
     assert not [name for name in names if "node_modules" in name or name.endswith("package.json")]
     run(sys.executable, "-m", "venv", "fresh", cwd=tmp_path)

@@ -107,7 +107,7 @@ def test_paths_are_relative_to_the_file_that_sets_them(here, monkeypatch):
     [
         ("adaptor = 'x'", "unknown setting 'adaptor'; choose from adapter, "),
         ("adapter = true", "adapter must be text, not True"),
-        ("log = 'shout'", "'shout' is neither a topic (compile, choice, tune, profile) nor a level"),
+        ("log = 'shout'", "'shout' is neither a topic (compile, choice, tune, profile, host) nor a level"),
         ("log = [1]", "log must be text"),
         ("tune = 'on'", "tune must be off, cached, quick or auto, not 'on'"),
         ("selftest = 'maybe'", "selftest must be on or off, not 'maybe'"),

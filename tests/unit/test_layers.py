@@ -13,11 +13,12 @@ PACKAGE = Path(webmm.__file__).parent
 SCRIPTS = PACKAGE.parent / "web" / "python"  # the runtime library of translated Python
 # Lowest first. Each layer is a module or a package; modules of one package may import each other, but not in a circle.
 LAYERS = (
-    *("version", "lazy", "errors", "text", "dtypes", "log", "config", "files", "wgsl", "measure"),
+    *("version", "lazy", "errors", "text", "dtypes", "log", "reading", "config", "files", "wgsl", "measure"),
     *(
         "wgsl.compilers",
         "wgsl.activations",
         "wgsl.params",
+        "wgsl.library",
         "wgsl.compiler",
         "wgsl.grammar",
         "wgsl.terms",
@@ -35,6 +36,7 @@ LAYERS = (
     "choose",
     *("measure.verify", "measure.roofline", "measure.idle", "cases"),
     "calls",
+    "einops",
     "dask",
     *("wgsl.naga", "wgsl.tint", "wgsl.check", "plugins"),
     *("measure.references", "measure.diagnosis", "measure.bench", "measure.benchmark"),

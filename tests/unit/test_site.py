@@ -108,10 +108,16 @@ def test_a_release_needs_the_addresses_and_the_links(tmp_path: Path) -> None:
     (tmp_path / "tools" / "check-release").write_text((ROOT / "tools" / "check-release").read_text())
     (tmp_path / "README.md").write_text("# webmm\n\n[Documentation](https://w.org/)\n")
 
-    def missing(**values: str) -> list[str]:
-        names = {"ADDRESS": "https://g.org/webmm", "SITE": "https://w.org/", "CONTACT": "a@w.org", **values}
+    def missing(*tag: str, **values: str) -> list[str]:
+        names = {
+            "ADDRESS": "https://g.org/webmm",
+            "SITE": "https://w.org/",
+            "CONTACT": "a@w.org",
+            "__version__": "1.2.0",
+            **values,
+        }
         (tmp_path / "webmm" / "version.py").write_text("".join(f"{k} = {v!r}\n" for k, v in names.items()))
-        command = [sys.executable, tmp_path / "tools" / "check-release"]
+        command = [sys.executable, tmp_path / "tools" / "check-release", *tag]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (done.returncode == 0) == (not done.stderr)
         return done.stderr.splitlines()
@@ -120,3 +126,15 @@ def test_a_release_needs_the_addresses_and_the_links(tmp_path: Path) -> None:
     assert missing() == ["README.md: its first lines do not link https://w.org/live/"]
     (tmp_path / "README.md").write_text("# webmm\n\n[Documentation](https://w.org/), [try it](https://w.org/live/)\n")
     assert missing() == []
+    (tmp_path / "CITATION.cff").write_text("version: 1.1.0\n")
+    (tmp_path / "CHANGELOG.md").write_text("## Unreleased\n\n## 1.2.0 – 2027-01-02\n")
+    assert missing("v1.2.1") == [
+        "the tag is v1.2.1, but webmm/version.py has 1.2.0",
+        "CITATION.cff has no line 'version: 1.2.0'",
+    ]
+    (tmp_path / "CITATION.cff").write_text("version: 1.2.0\n")
+    assert missing("v1.2.0") == []
+
+
+def test_the_citation_names_the_version() -> None:
+    assert f"version: {webmm.__version__}" in (ROOT / "CITATION.cff").read_text().splitlines()

@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 // @ts-check
 /** The calls for products of quantised matrices and with quantised weights, as in webmm/calls. */
 

@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 // @ts-check
 /** Arrays of any rank on a device, and views of them, as in webmm/engine/array.py. */
 

@@ -30,6 +30,7 @@ import { upload } from "./transfer.js";
 /** @import { Launch } from "./submissions.js" */
 /** @import { Timing } from "./timing.js" */
 
+const NODE = "node has no navigator.gpu; npm install webgpu, and pass its create([]) as Device.open({ gpu })";
 const SPELLINGS = ["current", "deprecated"]; // of the WGSL built-ins that load and store matrix fragments
 /** @type {Record<string, number>} bytes of an element of A and B in fragments that stages use */
 const SIZES = { f32: 4, f16: 2, i8: 1, u8: 1 };
@@ -81,7 +82,10 @@ export class Engine {
    */
   static async open(options = {}) {
     const gpu = options.gpu ?? globalThis.navigator?.gpu;
-    if (!gpu) throw new NoAdapterError("WebGPU is not available: this browser or runtime has no navigator.gpu");
+    if (!gpu)
+      throw new NoAdapterError(
+        `WebGPU is not available: ${"process" in globalThis ? NODE : "this browser has no navigator.gpu"}`,
+      );
     const loading = options.bundle instanceof Bundle ? options.bundle : Bundle.load(options.bundle);
     const { adapter, device } = await openAdapter(gpu, options.powerPreference ?? "high-performance");
     const opened = new this(gpu, adapter, device, await loading);

@@ -6,9 +6,28 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from webmm.dtypes import DType, dtype_of
+from webmm.errors import ProblemError
 
 Shape = tuple[int, ...]
+PYTHON = (list, tuple, range, bool, int, float)  # data without a dtype
+NARROW = {"f": "float32", "i": "int32"}  # by the kind of NumPy's dtype of such data, which has 64 bits
+# Data of which NumPy would keep the values only, by library and class: what is lost, and what to write.
+LOSSY = {
+    ("numpy", "MaskedArray"): "its mask would be lost; write x.filled(value)",
+    ("numpy", "matrix"): "its * is a product and its rows stay matrices, which would be lost; write np.asarray(x)",
+    ("pandas", "NDFrame"): "its labels would be lost; write x.to_numpy(dtype='float32')",
+    ("pandas", "Index"): "it is an index; write x.to_numpy(dtype='float32')",
+    ("polars", "DataFrame"): "its labels would be lost; write x.to_numpy()",
+    ("polars", "Series"): "its name and missing values would be lost; write x.to_numpy()",
+    ("pyarrow", "_Tabular"): "its labels would be lost; write a column's .to_numpy()",
+    ("xarray", "DataArray"): "its labels would be lost; write x.to_numpy()",
+    ("xarray", "Dataset"): "its labels would be lost; write a variable's .to_numpy()",
+    ("scipy", "_spbase"): "it is sparse; write x.toarray()",
+}
 
 
 class Shaped(Protocol):
@@ -55,6 +74,41 @@ class Layout:
 def element_of(x: Shaped) -> DType:
     """Return the dtype of an array; raises ProblemError for a dtype that no kernel supports."""
     return x.element if hasattr(x, "element") else dtype_of(x.dtype)
+
+
+def host_array(x: Any, *, wide: bool = False) -> NDArray[Any]:
+    """Return `x` as a NumPy array, without a copy if possible; Python numbers as float32 or int32, unless `wide`.
+
+    Raises ProblemError for data that is more than its values, such as masked arrays and tables with labels, for lists
+    that are no arrays, and for Python integers beyond int32.
+    """
+    if type(x) is np.ndarray:
+        return x
+    check_plain(x)
+    try:
+        host = np.asarray(x)
+    except ValueError as error:
+        raise ProblemError(f"the {type(x).__name__} is not an array: {error}") from error
+    if wide or not isinstance(x, PYTHON) or _leaf_has_dtype(x) or host.dtype.kind not in NARROW:
+        return host
+    narrow = host.astype(NARROW[host.dtype.kind])
+    if host.dtype.kind == "i" and (narrow != host).any():
+        raise ProblemError("an integer of the list does not fit int32; pass an array of floats")
+    return narrow
+
+
+def check_plain(x: Any) -> None:
+    """Raise ProblemError for data of which only the values would be kept; the message says what to write."""
+    for each in type(x).__mro__:
+        library = each.__module__.partition(".")[0]
+        if (library, each.__name__) in LOSSY:
+            raise ProblemError(f"{type(x).__name__} is not taken as an array: {LOSSY[library, each.__name__]}")
+
+
+def _leaf_has_dtype(x: Any) -> bool:
+    while isinstance(x, (list, tuple)) and x:
+        x = x[0]
+    return hasattr(x, "dtype")
 
 
 def dense_strides(shape: Shape) -> Shape:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from webmm import choose
-from webmm.arguments.arrays import Shape, element_of, merged
+from webmm.arguments.arrays import Shape, element_of, host_array, merged
 from webmm.arguments.attention import (
     Seen,
     attention_of,
@@ -30,7 +30,6 @@ from webmm.cut.pieces import Piece
 from webmm.dtypes import I32, DType, dtype_of
 from webmm.engine.aliasing import check_separate
 from webmm.engine.device import Array, Device
-from webmm.engine.view import host_array
 from webmm.errors import ProblemError
 from webmm.problems.base import check_floats
 

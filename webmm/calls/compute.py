@@ -18,7 +18,7 @@ from webmm.problems.divisible import Divisible
 
 
 def compute(
-    problem: Divisible, *operands: Operandish, device: Device | None = None, devices: Devices | None = None
+    problem: Divisible, *operands: Operandish, device: Device | str | None = None, devices: Devices | None = None
 ) -> Any:
     """Return the result of `problem` for its operands, by the kernel that is chosen for it.
 

@@ -23,7 +23,7 @@ from webmm.cut.streams import BATCH
 from webmm.dtypes import DType, dtype_of
 from webmm.engine.aliasing import check_separate, overlap
 from webmm.engine.device import Array, Device
-from webmm.engine.view import host_array
+from webmm.engine.view import imported
 from webmm.errors import ProblemError
 from webmm.wgsl.own import Epilogue
 
@@ -89,7 +89,7 @@ def on_several(
     b: Any,
     more: Mapping[str, Any],
     out_dtype: DTypeLike | None,
-    device: Device | None,
+    device: Device | str | None,
     devices: Devices | None,
     progress: Progress | None,
 ) -> Any:
@@ -108,8 +108,8 @@ def on_several(
     function, operands = more["activation"], operands_of(more["activation"])
     if any(isinstance(x, Array) or is_panels(x) for x in (a, b, *more.values(), *operands)):
         raise ProblemError("devices= takes NumPy arrays; pass Arrays as lists, one panel per device, without devices=")
-    found, a, b, out = chosen(devices), host_array(a), host_array(b), more["out"]
-    bias, residual = (None if more[name] is None else host_array(more[name]) for name in ("bias", "residual"))
+    found, a, b, out = chosen(devices), imported(a), imported(b), more["out"]
+    bias, residual = (None if more[name] is None else imported(more[name]) for name in ("bias", "residual"))
     shape, wanted = checked(None, a, b, bias, residual, out, out_dtype, operands)
     aliased = out is not None and any(overlap(out, x) for x in (a, b, bias, residual, *operands) if x is not None)
     if len(found) == 1 or aliased or 0 in (*a.shape, *b.shape) or min(a.ndim, b.ndim) < 2:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from numpy.typing import DTypeLike
 
 from webmm.arguments.arrays import element_of
@@ -16,7 +17,7 @@ from webmm.calls.operands import Operandish
 from webmm.calls.reduce import reduce
 from webmm.dtypes import dtype_of
 from webmm.engine.device import Array, Device
-from webmm.engine.view import host_array
+from webmm.engine.view import imported
 from webmm.errors import ProblemError
 
 Labels = tuple[str, ...]  # one per axis: a letter, or "...1" for the last axis of an ellipsis, "...2" before it
@@ -24,7 +25,7 @@ DOTS = "..."
 
 
 def einsum(
-    subscripts: str, *operands: Operandish, out_dtype: DTypeLike | None = None, device: Device | None = None
+    subscripts: str, *operands: Operandish, out_dtype: DTypeLike | None = None, device: Device | str | None = None
 ) -> Any:
     """Return the Einstein summation of one or two operands, as NumPy's `einsum()`.
 
@@ -35,13 +36,13 @@ def einsum(
     - `out_dtype`: the dtype of the result, by default the operands' dtype.
     - `device`: by default the device of the operands, or the most capable adapter.
 
-    An axis that only one operand has, and not the result, is summed first. Axes that both operands have, but not the
+    Axes of one operand with the same letter are replaced by their diagonal. An axis that only one operand has, and not
+    the result, is summed first. Axes that both operands have, but not the
     result, are contracted by `matmul()`; axes that all three have are its batch. Without contracted axes, the elements
     are multiplied by `elementwise()`. Returns a NumPy array, or an `Array` if an operand is one.
 
     Raises ProblemError for invalid subscripts, or subscripts that do not match the operands, for more than two
-    operands, for a letter that one operand has twice (a diagonal), and as `matmul()`, `reduce()` and `elementwise()`
-    do.
+    operands, and as `matmul()`, `reduce()` and `elementwise()` do.
 
     Example: ``webmm.einsum("bij,bjk->bik", a, b)``
     """
@@ -49,9 +50,10 @@ def einsum(
         raise ProblemError(
             "einsum() takes subscripts such as 'ij,jk->ik' and one or two operands; call it once per pair"
         )
-    given: list[Data] = [x if isinstance(x, Array) else host_array(x) for x in operands]
+    given: list[Data] = [x if isinstance(x, Array) else imported(x) for x in operands]
     labels, result = _parsed(subscripts, given)
     _check_lengths(subscripts, labels, given)
+    given, labels = map(list, zip(*map(_diagonal, given, labels), strict=True))
     wider = out_dtype is not None and dtype_of(out_dtype).itemsize > element_of(given[0]).itemsize
     summed = [_axes_to_sum(term, result, labels) for term in labels]
     before = out_dtype if wider and any(summed) else None  # so that sums do not overflow
@@ -91,8 +93,8 @@ def _labels(subscripts: str, part: str, ndim: int | None, dots: list[str] | None
     letters = before + behind
     if not all(letter.isascii() and letter.isalpha() for letter in letters):
         raise ProblemError(f"einsum {subscripts!r}: {part!r} may contain only letters and one '...'")
-    if len(set(letters)) < len(letters):
-        raise ProblemError(f"einsum {subscripts!r}: {part!r} repeats a letter; diagonals are not supported")
+    if ndim is None and len(set(letters)) < len(letters):
+        raise ProblemError(f"einsum {subscripts!r}: the result {part!r} repeats a letter")
     if ndim is not None:
         more = ndim - len(letters)
         if more < 0 or (more and not some):
@@ -101,6 +103,16 @@ def _labels(subscripts: str, part: str, ndim: int | None, dots: list[str] | None
     yield from before
     yield from (dots or []) if some else []
     yield from behind
+
+
+def _diagonal(x: Data, labels: Labels) -> tuple[Data, Labels]:
+    """Return a view of `x` along the diagonal of the axes with the same label, and its labels."""
+    once = tuple(dict.fromkeys(labels))
+    if once == labels:
+        return x, labels
+    letters = {label: chr(ord("a") + i) for i, label in enumerate(once)}
+    text = f"{''.join(letters[label] for label in labels)}->{''.join(letters.values())}"
+    return x._view(lambda shadow: np.einsum(text, shadow)) if isinstance(x, Array) else np.einsum(text, x), once
 
 
 def _check_lengths(subscripts: str, labels: list[Labels], operands: list[Data]) -> None:
@@ -121,7 +133,7 @@ def _axes_to_sum(term: Labels, result: Labels, labels: list[Labels]) -> tuple[in
     return tuple(i for i, label in enumerate(term) if label not in result and not _shared(label, labels))
 
 
-def _summed(x: Data, axes: tuple[int, ...], out_dtype: DTypeLike | None, device: Device | None) -> Data:
+def _summed(x: Data, axes: tuple[int, ...], out_dtype: DTypeLike | None, device: Device | str | None) -> Data:
     """Return the sum of `x` over `axes`, converted to `out_dtype` unless that is None."""
     found: Data = reduce(x, "sum", axes, out_dtype=out_dtype, device=device) if axes else x
     if axes or out_dtype is None:
@@ -131,7 +143,7 @@ def _summed(x: Data, axes: tuple[int, ...], out_dtype: DTypeLike | None, device:
 
 
 def _multiplied(
-    given: list[Data], labels: list[Labels], result: Labels, out_dtype: DTypeLike | None, device: Device | None
+    given: list[Data], labels: list[Labels], result: Labels, out_dtype: DTypeLike | None, device: Device | str | None
 ) -> tuple[Data, Labels]:
     """Return the product of two operands, and the labels of its axes."""
     (a, b), (of_a, of_b) = given, labels

@@ -33,7 +33,7 @@ _tested: MutableMapping[Device, set[str]] = weakref.WeakKeyDictionary()  # names
 
 @planned
 def gelu(
-    x: Operandish, approximate: bool = False, *, device: Device | None = None, devices: Devices | None = None
+    x: Operandish, approximate: bool = False, *, device: Device | str | None = None, devices: Devices | None = None
 ) -> Any:
     """Return the Gaussian error linear unit x·Φ(x) of each element, of the same shape and dtype as `x`.
 
@@ -51,7 +51,7 @@ def gelu(
 
 @planned
 def map(
-    x: Operandish, function: str | Epilogue, *, device: Device | None = None, devices: Devices | None = None
+    x: Operandish, function: str | Epilogue, *, device: Device | str | None = None, devices: Devices | None = None
 ) -> Any:
     """Return a function of each element, of the same shape and dtype as `x`.
 
@@ -81,7 +81,7 @@ def along(x: Operandish, function: str, axis: int, device: Device) -> Any:
     return map(x, function, device=device)
 
 
-def _each(x: Operandish, own: Epilogue, device: Device | None, devices: Devices | None) -> Any:
+def _each(x: Operandish, own: Epilogue, device: Device | str | None, devices: Devices | None) -> Any:
     """Return functions that are not all in WGSL, applied to each element in turn; what is between them is float32."""
     value = data_of(x)
     dtype = element_of(value)
@@ -99,7 +99,9 @@ def _each(x: Operandish, own: Epilogue, device: Device | None, devices: Devices 
     return value if element_of(value) == dtype else one("x", x=value, out_dtype=dtype.numpy)
 
 
-def _map(call: str, x: Operandish, function: str | Epilogue, device: Device | None, devices: Devices | None) -> Any:
+def _map(
+    call: str, x: Operandish, function: str | Epilogue, device: Device | str | None, devices: Devices | None
+) -> Any:
     with opened(call, device, x, devices=devices) as temporary:
         source = temporary.data(x)
         for one in temporary.devices:

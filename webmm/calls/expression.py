@@ -39,7 +39,7 @@ def elementwise(
     expression: str,
     *,
     out_dtype: DTypeLike | None = None,
-    device: Device | None = None,
+    device: Device | str | None = None,
     devices: Devices | None = None,
     **operands: Operandish,
 ) -> Any:

@@ -20,6 +20,7 @@ from webmm.calls.product import Arguments, checked, dispatches, on_device, on_ho
 from webmm.config import Precision, Tune, tune_mode
 from webmm.engine.aliasing import check_separate
 from webmm.engine.device import Array, Device, default_device
+from webmm.engine.devices import named
 from webmm.errors import ProblemError
 from webmm.wgsl.epilogues import Terms
 from webmm.wgsl.own import Epilogue, fields_of
@@ -36,7 +37,7 @@ def matmul(
     alpha: float = 1.0,
     out_dtype: DTypeLike | None = None,
     out: NDArray[Any] | Array | None = None,
-    device: Device | None = None,
+    device: Device | str | None = None,
     devices: Devices | None = None,
     tune: Tune | None = None,
     precision: Precision | None = None,
@@ -88,7 +89,7 @@ def matmul(
         one = partial(matmul, alpha=alpha, out_dtype=out_dtype, tune=tune, precision=precision)
         more = {"bias": bias, "residual": residual, "out": out, "activation": activation}
         return divided.on_several(one, a, b, more, out_dtype, device, devices, progress)
-    a, b = data_of(a), data_of(b)
+    device, a, b = named(device), data_of(a, floats=True), data_of(b, floats=True)
     bias, residual = (None if x is None else data_of(x) for x in (bias, residual))
     operands = operands_of(activation)
     resident = [x for x in (a, b, bias, residual, out, *operands) if isinstance(x, Array)]

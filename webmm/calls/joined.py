@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from webmm import choose
+from webmm.arguments.arrays import broadcast_shape
 from webmm.calls.executor import Labelled
-from webmm.calls.expression import LETTERS, Maker, copied, problems_of
+from webmm.calls.expression import LETTERS, Maker, astype, copied, problems_of
 from webmm.calls.operands import Operandish, Temporaries, opened
 from webmm.choose.limits import dispatch_limits
-from webmm.dtypes import I32
+from webmm.dtypes import COMPUTED, I32
 from webmm.engine.device import Array
+from webmm.engine.view import imported
 from webmm.errors import ProblemError
 
 
@@ -68,6 +70,39 @@ def fill_view(make: Maker, operands: Sequence[Array], y: Array) -> None:
     letters = LETTERS[: y.ndim]
     for problem in problems_of(make, [(x, letters) for x in xs], y, letters):
         choose.run(problem, y.device, *xs, y)
+
+
+def write(y: Array, x: Operandish) -> None:
+    """Overwrite the elements of `y`, which may be any view, with `x`, converted to its dtype as by `astype()`.
+
+    `x` is a number, or an array in host memory or on the device of `y`, that broadcasts to its shape. Raises
+    ProblemError if it does not, or is on another device, and if `y` repeats elements.
+    """
+    if any(stride == 0 and length > 1 for stride, length in zip(y.strides, y.shape, strict=True)):
+        raise ProblemError("a broadcast view repeats elements and cannot be assigned to; assign to a copy()")
+    with opened("assign", y.device) as temporary:
+        if y.element not in COMPUTED:
+            whole = x.numpy() if isinstance(x, Array) else imported(x, wide=True)
+            y.device.upload(_spread(whole, y.shape).astype(y.dtype), y)
+            return
+        if isinstance(x, Array):
+            source = temporary.array(x)
+            source = source if source.element == y.element else astype(source, y.dtype)
+            source = concatenate([source[None]])[0] if source.storage is y.storage else source
+        else:
+            with np.errstate(all="ignore"):
+                source = temporary.array(imported(x, wide=True).astype(y.dtype))
+        back = tuple(slice(None, None, -1 if stride < 0 else None) for stride in y.strides)
+        _copy(_spread(source, y.shape)[back], y[back])
+
+
+def _spread(x: Any, shape: tuple[int, ...]) -> Any:
+    """Return `x` broadcast to `shape`; axes of length 1 before those of `shape` are dropped, as in NumPy."""
+    more = x.ndim - len(shape)
+    x = x[(0,) * more] if more > 0 and set(x.shape[:more]) == {1} else x
+    if broadcast_shape(x.shape, shape) != shape:
+        raise ProblemError(f"a value of shape {x.shape} does not broadcast to the shape {shape} that it is assigned to")
+    return x.broadcast_to(shape) if isinstance(x, Array) else np.broadcast_to(x, shape)
 
 
 def _within_bindings(*arrays: Array) -> bool:

@@ -22,7 +22,9 @@ from webmm.problems.normalise import check_normalised
 
 
 @planned
-def softmax(x: Operandish, axis: int = -1, *, device: Device | None = None, devices: Devices | None = None) -> Any:
+def softmax(
+    x: Operandish, axis: int = -1, *, device: Device | str | None = None, devices: Devices | None = None
+) -> Any:
     """Return exp(x) / Σ exp(x) along `axis`, without overflow, with the shape and dtype of `x`.
 
     `x` is of one of `webmm.dtypes.MATRIX_DTYPES`, or float64 on devices with the feature shader-f64. Arrays and errors
@@ -38,7 +40,7 @@ def layer_norm(
     bias: Operandish | None = None,
     eps: float = 1e-5,
     *,
-    device: Device | None = None,
+    device: Device | str | None = None,
     devices: Devices | None = None,
 ) -> Any:
     """Return (x - mean) / √(variance + eps) · weight + bias along the last axis; dtypes and errors as for `softmax()`.
@@ -55,7 +57,7 @@ def rms_norm(
     weight: Operandish | None = None,
     eps: float = 1e-5,
     *,
-    device: Device | None = None,
+    device: Device | str | None = None,
     devices: Devices | None = None,
 ) -> Any:
     """Return x / √(mean of squares + eps) · weight along the last axis (Zhang and Sennrich, 2019).
@@ -80,7 +82,7 @@ def _normalise(
     weight: Operandish | None,
     bias: Operandish | None,
     epsilon: float,
-    device: Device | None,
+    device: Device | str | None,
     devices: Devices | None,
 ) -> Any:
     with opened(function, device, *(v for v in (x, weight, bias) if v is not None), devices=devices) as temporary:

@@ -12,18 +12,25 @@ from typing import Any
 
 import numpy as np
 
+from webmm.calls import arranged
+from webmm.calls.arranged import reshape, resident, shape_of
 from webmm.calls.einsum import einsum
 from webmm.calls.expression import elementwise, where
 from webmm.calls.gemm import matmul
 from webmm.calls.joined import concatenate, stack, take
-from webmm.calls.operands import Operandish, data_of
+from webmm.calls.operands import data_of
 from webmm.calls.reduce import reduce
+from webmm.engine import host
 from webmm.engine.device import Array, Device
 from webmm.engine.view import checked_shape
 from webmm.errors import ProblemError
 from webmm.problems.declared import spread
 
 VIEWS = (np.transpose, np.swapaxes, np.moveaxis, np.expand_dims, np.squeeze, np.broadcast_to)
+ARRANGED = (
+    *("copy", "ravel", "flip", "roll", "repeat", "split", "tril", "triu", "diagonal"),
+    *("broadcast_arrays", "meshgrid", "atleast_1d", "atleast_2d"),
+)
 NO: Any = getattr(np, "_NoValue", None)  # NumPy's default of some arguments
 ROW_MAJOR = ("C", "A", "K")  # orders in which new arrays, which are row-major, may be asked for
 
@@ -43,21 +50,6 @@ def _view(function: Any) -> Callable[..., Array]:
         return x._view(lambda shadow: function(shadow, *more, **kwargs))  # type: ignore[no-any-return]
 
     return compute
-
-
-def shape_of(shape: Any) -> tuple[Any, ...]:
-    """Return a shape given as NumPy allows, as a number or a sequence, as a tuple."""
-    return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
-
-
-def reshape(a: Array, /, shape: Any = None, order: str = "C", *, newshape: Any = None, copy: Any = None) -> Array:
-    """Return `a` with another shape in row-major order: a view where its strides allow one, else a copy.
-
-    With copy=True the result is always a copy; with copy=False ProblemError is raised if a copy would be needed.
-    """
-    if order != "C":
-        raise ProblemError("device arrays are reshaped in row-major order only; omit order=")
-    return a.reshape(shape_of(newshape if shape is None else shape), copy=copy)
 
 
 def _reduction(op: str) -> Callable[..., Any]:
@@ -149,7 +141,7 @@ def _joined(function: str, join: Callable[..., Array]) -> Callable[..., Array]:
 
 def _where(condition: Any, x: Any = NO, y: Any = NO, /) -> Any:
     if x is NO and y is NO:
-        return np.nonzero(np.asarray(condition))
+        return host.computed(np.where, (condition,), {})
     if x is NO or y is NO:
         raise ProblemError("where() takes both x and y, or neither")
     return where(condition, x, y)
@@ -158,6 +150,67 @@ def _where(condition: Any, x: Any = NO, y: Any = NO, /) -> Any:
 def _take(a: Any, indices: Any, axis: Any = None, out: None = None, mode: str = "raise") -> Array:
     _refuse("take", out=out, mode=_other(mode, "raise"))
     return take(a, indices, axis)
+
+
+def clip(
+    a: Any, a_min: Any = NO, a_max: Any = NO, out: None = None, *, min: Any = NO, max: Any = NO, **ufunc: Any
+) -> Any:
+    """Return the elements limited to a range, whose ends are numbers, arrays or None, as NumPy's `clip()`."""
+    _refuse("clip", out=out, **ufunc)
+    low, high = (a_min if min is NO else min), (a_max if max is NO else max)
+    ends = {name: end for name, end in (("low", low), ("high", high)) if end is not NO and end is not None}
+    text = "clip(x, low, high)" if len(ends) == 2 else "maximum(x, low)" if "low" in ends else "minimum(x, high)"
+    return elementwise(text, x=a, **ends) if ends else elementwise("x", x=a)
+
+
+def _round(a: Any, decimals: int = 0, out: None = None) -> Any:
+    _refuse("round", out=out)
+    if isinstance(a, Array) and a.dtype.kind in "ib" and decimals >= 0:
+        return arranged.copy(a)
+    scale = 10.0 ** abs(decimals)
+    if not decimals:
+        return elementwise("round(x)", x=a)
+    return elementwise("round(x * s) / s" if decimals > 0 else "round(x / s) * s", x=a, s=scale)
+
+
+def truth(op: str) -> Callable[..., Any]:
+    """Return NumPy's `all()` or `any()`, given the reduction of int32 of which they are true."""
+
+    def compute(a: Array, axis: Any = None, out: None = None, keepdims: Any = NO, *, where: Any = NO) -> Any:
+        _refuse(op, out=out, where=None if where is True else where)
+        numbers = elementwise("int32(x)" if a.dtype == bool else "int32(bool(x))", x=a)
+        return elementwise("bool(x)", x=reduce(numbers, op, axis, False if keepdims is NO else keepdims))
+
+    return compute
+
+
+def _full_like(a: Array, fill_value: Any, dtype: Any = None, *more: Any, **settings: Any) -> Array:
+    """Return an array like `a` with one value; see `numpy.full_like()`."""
+    y = _like(Device.empty)(a, dtype, *more, **settings)
+    y[...] = fill_value
+    return y
+
+
+def _ones_like(a: Array, dtype: Any = None, *more: Any, **settings: Any) -> Array:
+    return _full_like(a, 1, dtype, *more, **settings)
+
+
+def _join_as(join: Callable[..., Array]) -> Callable[..., Array]:
+    def compute(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Array:
+        _refuse(join.__name__, dtype=dtype, casting=_other(casting, "same_kind"))
+        return join(tup)
+
+    return compute
+
+
+def _outer(a: Any, b: Any, out: None = None) -> Any:
+    _refuse("outer", out=out)
+    x, y = (arranged.ravel(each) for each in resident(a, b))
+    return elementwise("x * y", x=x[:, None], y=y)
+
+
+def _trace(a: Array, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Any:
+    return _reduction("sum")(arranged.diagonal(a, offset, axis1, axis2), -1, dtype, out)
 
 
 def _size(a: Array, axis: Any = None) -> int:
@@ -191,7 +244,7 @@ def _like(make: Callable[..., Array]) -> Callable[..., Array]:
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     """Return the tensor contraction of NumPy's `tensordot()`, computed as a matrix product."""
-    a, b = _resident(a, b)
+    a, b = resident(a, b)
     if isinstance(axes, (int, np.integer)):
         pairs = [list(range(-axes, 0)), list(range(axes))]
     else:
@@ -220,12 +273,6 @@ def _places(axes: list[Any], x: Array, given: Any) -> list[int]:
     if len({*places}) < len(axes):
         raise ProblemError(f"axes {given} do not name distinct axes of an array of {x.ndim} axes, of shape {x.shape}")
     return places
-
-
-def _resident(*operands: Operandish) -> list[Array]:
-    """Return the operands as Arrays on the device of the first one."""
-    device = next(x.device for x in operands if isinstance(x, Array))
-    return [x if isinstance(x, Array) else device.array(x) for x in operands]
 
 
 def _dot(a: Any, b: Any, out: None = None) -> Any:
@@ -268,6 +315,17 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.einsum: _einsum,
     np.tensordot: tensordot,
     np.dot: _dot,
+    np.clip: clip,
+    **dict.fromkeys((np.round, np.around), _round),
+    **{np.all: truth("prod"), np.any: truth("sum")},
+    **{getattr(np, name): getattr(arranged, name) for name in ARRANGED},
+    **{function: _join_as(getattr(arranged, function.__name__)) for function in (np.vstack, np.hstack, np.dstack)},
+    np.tile: arranged.tiled,
+    np.column_stack: arranged.column_stack,
+    np.outer: _outer,
+    np.trace: _trace,
+    np.full_like: _full_like,
+    np.ones_like: _ones_like,
     np.empty_like: _like(Device.empty),
     np.zeros_like: _like(Device.zeros),
 }

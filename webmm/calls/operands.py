@@ -12,17 +12,18 @@ from numpy.typing import ArrayLike
 from webmm.arguments.products import matrix_operand
 from webmm.calls.devices import Devices, check_divisible, chosen
 from webmm.calls.executor import Data
-from webmm.dtypes import DType, dtype_of
+from webmm.dtypes import F32, I32, DType, dtype_of
 from webmm.engine.device import Array, Device, default_device
+from webmm.engine.devices import named
 from webmm.engine.moves import upload
-from webmm.engine.view import host_array, in_memory_order
+from webmm.engine.view import imported, in_memory_order
 from webmm.errors import MemoryLimitError, ProblemError
 from webmm.wgsl.own import Epilogue
 
 Operandish = Array | ArrayLike
 
 
-def from_dlpack(x: Any, device: Device | None = None) -> Array:
+def from_dlpack(x: Any, device: Device | str | None = None) -> Array:
     """Return a copy of `x` on a device.
 
     Arguments:
@@ -32,14 +33,19 @@ def from_dlpack(x: Any, device: Device | None = None) -> Array:
 
     Raises ProblemError if `x` does not support DLPack, or is not in host memory; otherwise as `Device.array()`.
     """
-    return (device or default_device()).array(host_array(x, dlpack=True))
+    return (named(device) or default_device()).array(imported(x, dlpack=True))
 
 
-def data_of(x: Operandish) -> Data:
-    """Return `x`, as a NumPy array if it is not an `Array`; raises ProblemError for an unsupported dtype."""
+def data_of(x: Operandish, *, floats: bool = False) -> Data:
+    """Return `x`, as a NumPy array if it is not an `Array`; with `floats`, integers of lists as float32.
+
+    Raises ProblemError for an unsupported dtype.
+    """
     if isinstance(x, Array):
         return x
-    host = host_array(x)
+    host = imported(x)
+    if floats and host.dtype == I32.numpy and not hasattr(x, "dtype"):
+        host = host.astype(F32.numpy)
     dtype_of(host.dtype)
     return host
 
@@ -88,7 +94,7 @@ class Temporaries:
                     raise ProblemError("the operands live on different devices; copy one: device.array(x.numpy())")
                 found.append(x)
                 continue
-            host = host_array(x)
+            host = imported(x)
             stored = in_memory_order(host)
             array = self.empty(stored.shape, dtype or dtype_of(stored.dtype))
             uploads.append((stored, array))
@@ -156,9 +162,10 @@ def flag(name: str, x: Any) -> bool:
 
 @contextmanager
 def opened(
-    call: str, device: Device | None, *operands: Operandish, devices: Devices | None = None
+    call: str, device: Device | str | None, *operands: Operandish, devices: Devices | None = None
 ) -> Iterator[Temporaries]:
     """Start a call on the given device or devices, the device of the first `Array`, or the default device."""
+    device = named(device)
     if devices is not None:
         check_divisible(device, *operands)
         several = chosen(devices)

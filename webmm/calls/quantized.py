@@ -41,7 +41,7 @@ def qmatmul(
     *,
     bias: ArrayLike | None = None,
     out_dtype: DTypeLike | None = None,
-    device: Device | None = None,
+    device: Device | str | None = None,
     devices: Devices | None = None,
 ) -> Any:
     """Return the matrix product of 8-bit quantised operands, with exact sums in 32-bit integers.

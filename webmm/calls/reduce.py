@@ -38,7 +38,7 @@ def reduce(
     *,
     y: Operandish | None = None,
     out_dtype: DTypeLike | None = None,
-    device: Device | None = None,
+    device: Device | str | None = None,
     devices: Devices | None = None,
 ) -> Any:
     """Return the reduction of `x` over `axis`, with NumPy's shapes; a negative axis counts from the end.

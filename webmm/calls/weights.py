@@ -32,7 +32,7 @@ def qmatmul_weights(
     *,
     activation: str | Epilogue | None = None,
     out_dtype: DTypeLike | None = None,
-    device: Device | None = None,
+    device: Device | str | None = None,
     devices: Devices | None = None,
 ) -> Any:
     """Return ``activation(x @ weights)``, (…, n), with weights of 4 or 8 bits that are dequantised within the product.

@@ -33,6 +33,8 @@ TEXTS = (
     ("int32(x0)", F32, I32),
     ("float32(x0)", BOOL, F32),
     ("~x0 | x1 & (x0 == x1)", BOOL, BOOL),
+    ("sin(x0) * cos(x1) + tan(x0) - atan2(x0, x1) + x0 // x1 - x0 % x1 + x1 ** x0", F32, F32),
+    ("x0 // x1 + x0 % x1 - x0 ** x1 ^ x0 << x1 | x0 >> x1 & ~x0", I32, I32),
 )
 
 

@@ -16,13 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.dtypes import F32, DType
-from webmm.wgsl.expressions import FUNCTIONS, LOGIC, NEGATE, NOT, OPERATIONS, REAL, SELECT, Compiled
+from webmm.wgsl.expressions import COMPLEMENT, FUNCTIONS, LOGIC, NEGATE, NOT, OPERATIONS, REAL, SELECT, TRUTH, Compiled
 
 FUNCTION_ERROR = 1e-3  # of drivers' built-in functions, relative to the result
-FROM_ONE = ("log", "tanh", "sigmoid")  # functions with roots, or 0 as a limit: the error is relative to at least 1
+# Functions with roots, or 0 as a limit: the error is relative to at least 1.
+FROM_ONE = ("log", "log2", "log10", "logaddexp", "tanh", "sigmoid")
 TURNS = {"silu": -1.2784645, "gelu": -0.7517916, "gelu_tanh": -0.7524615}  # where they turn, from falling to rising
 NEARLY = 100.0  # a number near which they are 0 below 0
 QUOTIENT_ERROR = 2.0**-21
+RISING = ("exp", "log", "sqrt", "tanh", "sigmoid", "relu")
+WHOLE_RESULTS = ("floor", "ceil", "trunc", "round", "sign", "copysign", "nextafter")  # or others without an error
+UNEVEN = ("//", "%", "**", "<<", ">>")  # operations that neither rise nor fall
 EXACT = 2.0**24  # the largest ratio of terms whose sum may be exact; float64 does not show that a larger one is not
 LARGE_DIVISOR = 2.0**126  # the reciprocals of larger ones are subnormal, and may be flushed to 0
 
@@ -88,11 +92,13 @@ def evaluate(x: Compiled, names: Mapping[str, Interval]) -> Interval:
     with np.errstate(all="ignore"):
         if x.operation == SELECT:
             return _select(*terms)
-        if x.operation in (*LOGIC, NOT):
-            return _logic(x.operation, *terms)
+        kind = x.terms[0].kind
+        if kind == TRUTH and x.operation in (*LOGIC, NOT):
+            return COMPARISONS["!="](*terms) if x.operation == "^" else _logic(x.operation, *terms)
         if x.operation in COMPARISONS:
             return COMPARISONS[x.operation](*terms)
-        kind = x.terms[0].kind
+        if x.operation in (*UNEVEN, *LOGIC):
+            return _uneven(x.operation, kind, OPERATIONS[x.operation], *terms)
         if x.operation in FUNCTIONS:
             return _function(x.operation, kind, *terms)
         return _real(x.operation, *terms) if kind == REAL else _whole(x.operation, *terms)
@@ -222,8 +228,30 @@ def _flushed(low: NDArray[Any], high: NDArray[Any], dtype: DType) -> tuple[NDArr
     )
 
 
+def _uneven(name: str, kind: str, function: Callable[..., Any], *terms: Interval) -> Interval:
+    """Return the interval of a function that rises here and falls there: of single numbers its value, else anything."""
+    certain = np.logical_and.reduce(np.broadcast_arrays(*(x.empty | ((x.low == x.high) & ~x.nan) for x in terms)))
+    if kind != REAL:
+        found = np.asarray(function(*(x.low for x in terms)), np.int64)
+        wrapped = _wrapped(found, found)
+        ends = np.where(certain, wrapped.low, -(2**31)), np.where(certain, wrapped.high, 2**31 - 1)
+        return Interval(*ends, np.zeros(found.shape, bool))
+    found = np.asarray(function(*(np.where(x.empty, np.nan, x.low) for x in terms)))
+    if found.dtype == bool:
+        return _truth(found & certain, found | ~certain)
+    error = 0.0 if name in WHOLE_RESULTS else QUOTIENT_ERROR if name in ("//", "%") else FUNCTION_ERROR
+    size = error * np.maximum(np.abs(found), 1.0 if name in FROM_ONE else 0.0)
+    low, high = (np.where(np.isfinite(found), found + sign * size, found) for sign in (-1, 1))
+    nan = np.isnan(found)
+    low, high = np.where(nan, np.inf, low), np.where(nan, -np.inf, high)
+    low, high = np.where(certain, low, -np.inf), np.where(certain, high, np.inf)
+    return _rounded(*_of_either_sign(low, high), nan | ~certain, F32)
+
+
 def _whole(operation: str, *terms: Interval) -> Interval:
     """Return the interval of int32 arithmetic, which wraps around: all numbers if one end does."""
+    if operation == COMPLEMENT:
+        return Interval(~terms[0].high, ~terms[0].low, terms[0].nan)
     low, high = _corners(operation, *terms)
     return _wrapped(low, high)
 
@@ -258,7 +286,9 @@ def _function(name: str, kind: str, *terms: Interval) -> Interval:
             np.where(flushed, np.maximum(x.high, y.high), high),
         )
         return Interval(np.where(empty, np.inf, low), np.where(empty, -np.inf, high), x.nan | y.nan)
-    return _turning(name, x) if name in TURNS else _increasing(name, x)
+    if name in TURNS:
+        return _turning(name, x)
+    return _increasing(name, x) if name in RISING else _uneven(name, kind, FUNCTIONS[name].reference, *terms)
 
 
 def _turning(name: str, x: Interval) -> Interval:

@@ -25,7 +25,8 @@ def bundle(out: Path, force: bool, npm: bool) -> None:
         from webmm.page import npm as package
 
         click.echo(
-            f"{out}: {package.build(out, force=force)} files; to add TypeScript types, run npm run build in web/"
+            f"{out}: {package.build(out, force=force)} files, without TypeScript's types: "
+            "npm run build in web/ adds them"
         )
         return
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from webmm import hooks, log
@@ -23,10 +22,11 @@ from webmm.engine.engine import Engine
 from webmm.engine.launch import Launch
 from webmm.engine.launches import Launches
 from webmm.engine.memory import MemoryStats
-from webmm.engine.operators import Operators
+from webmm.engine.operators import LISTS
 from webmm.engine.plans import Plans
 from webmm.engine.probe import matrix_shapes, with_subgroups
-from webmm.engine.view import View, checked_shape, host_array
+from webmm.engine.values import Values
+from webmm.engine.view import checked_shape, imported
 from webmm.errors import ConfigError, WebmmError
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
@@ -35,7 +35,7 @@ MEMORY = {"discrete": 2**31, "integrated": 2**30, "other": 2**30, "cpu": 2**30} 
 DLPACK_CPU = (1, 0)  # kDLCPU and its number
 
 
-class Array(Operators, View["Device"]):
+class Array(Values["Device"]):
     """An n-dimensional array on a device, or a view of one: slices and transposes share the buffer without a copy.
 
     The buffer lives as long as any array that shares it. `free()`, or leaving a `with` block, releases it at once for
@@ -46,10 +46,11 @@ class Array(Operators, View["Device"]):
     def __getitem__(self, key: Any) -> Array:
         """Return a view by integers, slices, None and `...`, with NumPy's meaning and NumPy's IndexError.
 
-        If one key is a list of positions, return a copy of those elements, as `take()` does.
+        If one key is a list of positions, or an Array of them, return a copy of those elements, as `take()` does.
         """
         keys = key if isinstance(key, tuple) else (key,)
-        return self._taken(keys) if any(isinstance(k, (list, np.ndarray)) for k in keys) else super().__getitem__(key)
+        keys = tuple(k.__index__() if isinstance(k, Array) and not k.ndim else k for k in keys)
+        return self._taken(keys) if any(isinstance(k, LISTS) for k in keys) else super().__getitem__(keys)
 
     def numpy(self) -> NDArray[Any]:
         """Return a copy in host memory, of the array's shape and dtype."""
@@ -87,11 +88,6 @@ class Array(Operators, View["Device"]):
         place = "lost" if self.device.lost else f"on {self.device.info.name}"
         state = place if self._storage.alive else "freed"
         return f"<webmm.Array {'x'.join(map(str, self.shape))} {self.element.name} {state}>"
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
-        """Return a contiguous copy on the same device, made through the host."""
-        del memo
-        return self.device.array(self.numpy())
 
 
 class Device(Core):
@@ -172,11 +168,11 @@ class Device(Core):
     def array(self, data: ArrayLike, dtype: DType | str | None = None) -> Array:
         """Return a row-major copy of `data` on the device, optionally converted to `dtype`.
 
-        `data` is anything that NumPy can convert to an array, or that exports DLPack from host memory.
-        Raises ProblemError for an unsupported dtype, UnsupportedError for an array over the device's limits,
-        MemoryLimitError if the device is out of memory.
+        `data` is anything that NumPy can convert to an array, or that exports DLPack from host memory; lists of
+        Python's numbers are float32 or int32. Raises ProblemError for an unsupported dtype, and for masked arrays,
+        matrices and tables with labels; UnsupportedError for one over the device's limits; MemoryLimitError.
         """
-        host = host_array(data)
+        host = imported(data, wide=dtype is not None)
         target = dtype_of(host.dtype if dtype is None else dtype)
         array = self.empty(host.shape, target)
         self.upload(host, array)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike, NDArray
 
+from webmm.arguments.arrays import host_array
 from webmm.engine.aliasing import overlap
 from webmm.engine.core import Core
 from webmm.engine.transfer import Upload
@@ -45,13 +46,14 @@ def assign(device: Core, target: AnyView, data: AnyView | ArrayLike) -> None:
     split = target.nbytes % 4 and target.size < target.capacity
     if not target.contiguous or target.offset or split:
         raise ProblemError("only a whole, contiguous array can be assigned to")
-    count = data.size if isinstance(data, View) else np.size(data)
+    data = data if isinstance(data, View) else host_array(data, wide=True)
+    count = math.prod(data.shape)
     if count != target.size:
         raise ProblemError(f"{count:,} elements cannot fill an array of shape {target.shape}")
     if isinstance(data, View) and data.element == target.element and _can_copy(data, target):
         _copy(device, data, target)
         return
-    upload(device, (download(device, data) if isinstance(data, View) else np.asarray(data), target))
+    upload(device, (download(device, data) if isinstance(data, View) else data, target))
 
 
 def download(device: Core, array: AnyView, out: NDArray[Any] | None = None) -> NDArray[Any]:

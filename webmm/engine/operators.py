@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from webmm import hooks
+from webmm.engine import host
 from webmm.errors import ProblemError
 from webmm.problems.declared import spread
 from webmm.wgsl.reductions import Reduction
@@ -23,15 +24,28 @@ if TYPE_CHECKING:
 # NumPy's ufuncs as expressions in their arguments x and y.
 UFUNCS: dict[Any, str] = {
     **{np.add: "x + y", np.subtract: "x - y", np.multiply: "x * y", np.true_divide: "x / y"},
+    **{np.floor_divide: "x // y", np.remainder: "x % y", np.power: "x ** y", np.float_power: "x ** y"},
     **{np.less: "x < y", np.less_equal: "x <= y", np.greater: "x > y", np.greater_equal: "x >= y"},
     **{np.equal: "x == y", np.not_equal: "x != y", np.negative: "-x", np.positive: "x", np.absolute: "abs(x)"},
-    **{np.exp: "exp(x)", np.log: "log(x)", np.sqrt: "sqrt(x)", np.tanh: "tanh(x)", np.square: "x * x"},
-    **{np.maximum: "maximum(x, y)", np.minimum: "minimum(x, y)"},
-    **{np.logical_and: "x & y", np.logical_or: "x | y", np.logical_not: "~x", np.isnan: "x != x"},
+    **{np.fabs: "abs(x)", np.square: "x * x", np.reciprocal: "1 / x", np.isnan: "x != x"},
+    **{np.logical_and: "x & y", np.logical_or: "x | y", np.logical_not: "~x", np.logical_xor: "x ^ y"},
+    **{np.bitwise_and: "x & y", np.bitwise_or: "x | y", np.bitwise_xor: "x ^ y", np.invert: "~x"},
+    **{np.left_shift: "x << y", np.right_shift: "x >> y"},
+    **{np.deg2rad: f"x * {np.pi / 180}", np.rad2deg: f"x * {180 / np.pi}"},
+    **{np.fmax: "where(isnan(x), y, maximum(x, where(isnan(y), x, y)))"},
+    **{np.fmin: "where(isnan(x), y, minimum(x, where(isnan(y), x, y)))"},
+    **{np.logaddexp: "logaddexp(x, y)", np.rint: "round(x)"},
+    **{getattr(np, name): f"{name}(x)" for name in ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt")},
+    **{getattr(np, name): f"{name}(x)" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    **{getattr(np, f"arc{name}"): f"a{name}(x)" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    **{getattr(np, name): f"{name}(x)" for name in ("floor", "ceil", "trunc", "sign", "signbit", "isinf", "isfinite")},
+    **{getattr(np, name): f"{name}(x, y)" for name in ("maximum", "minimum", "copysign", "hypot", "nextafter")},
+    **{np.arctan2: "atan2(x, y)"},
 }
+UFUNCS = {np.radians: UFUNCS[np.deg2rad], np.degrees: UFUNCS[np.rad2deg], **UFUNCS}
 # NumPy's functions that write to their first argument.
 IN_PLACE = {np.copyto, np.put, np.place, np.putmask, np.put_along_axis, np.fill_diagonal}
-OPERANDS = (int, float, np.ndarray, np.generic)  # operands other than arrays
+OPERANDS = (int, float, np.ndarray, np.generic, list)  # operands other than arrays
 
 
 def _unary(text: str) -> Callable[[Any], Any]:
@@ -102,6 +116,12 @@ class Operators(Reductions):
     __eq__, __ne__ = _binary("x == y"), _binary("x != y")
     __and__, __rand__ = _binary("x & y"), _binary("y & x")
     __or__, __ror__ = _binary("x | y"), _binary("y | x")
+    __xor__, __rxor__ = _binary("x ^ y"), _binary("y ^ x")
+    __pow__, __rpow__ = _binary("x ** y"), _binary("y ** x")
+    __floordiv__, __rfloordiv__ = _binary("x // y"), _binary("y // x")
+    __mod__, __rmod__ = _binary("x % y"), _binary("y % x")
+    __lshift__, __rlshift__ = _binary("x << y"), _binary("y << x")
+    __rshift__, __rrshift__ = _binary("x >> y"), _binary("y >> x")
     __neg__, __pos__, __abs__, __invert__ = _unary("-x"), _unary("x"), _unary("abs(x)"), _unary("~x")
     __hash__ = object.__hash__
     __array_priority__ = 20.0  # above NumPy's: Dask calls the functions of the array with the highest priority
@@ -122,7 +142,13 @@ class Operators(Reductions):
 
     def _taken(self, keys: tuple[Any, ...]) -> Self:
         """Return the elements selected by `keys`: one is a list of positions, the others are slices, None or `...`."""
-        lists = [i for i, key in enumerate(keys) if isinstance(key, (list, np.ndarray))]
+        lists = [i for i, key in enumerate(keys) if isinstance(key, LISTS)]
+        if any(
+            np.asarray(keys[i]).dtype == bool if isinstance(keys[i], list) else keys[i].dtype == bool for i in lists
+        ):
+            raise ProblemError(
+                "the length of x[mask] depends on its values: use where(mask, x, …), or x.numpy()[mask] on the host"
+            )
         if len(lists) > 1 or any(isinstance(key, (int, np.integer)) for key in keys):
             raise ProblemError("one index may be a list of positions, the others slices; use x.numpy()[...] for more")
         at = lists[0]
@@ -154,14 +180,19 @@ class Operators(Reductions):
         return found
 
     def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **settings: Any) -> Any:
+        """Compute a ufunc as an expression, or else by NumPy on copies of the arrays in host memory."""
         dtype = settings.pop("dtype", None)
-        if method != "__call__" or settings:
-            return NotImplemented
-        if ufunc is np.matmul:
-            return hooks.above.matmul(*given, out_dtype=dtype)
-        if ufunc not in UFUNCS:
-            return NotImplemented
-        return hooks.above.elementwise(UFUNCS[ufunc], out_dtype=dtype, **dict(zip("xy", given, strict=False)))
+        if settings.get("out") is not None or method == "at":
+            if any(isinstance(x, Operators) for x in (*(settings.get("out") or ()), *given[:1])):
+                raise ProblemError(f"{ufunc.__name__}() cannot write to an array on a device; use its result")
+        elif method == "__call__" and not settings:
+            if ufunc is np.matmul:
+                return hooks.above.matmul(*given, out_dtype=dtype)
+            if ufunc in UFUNCS:
+                operands = dict(zip("xy", given, strict=False))
+                return hooks.above.elementwise(UFUNCS[ufunc], out_dtype=dtype, **operands)
+        name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+        return host.computed(getattr(ufunc, method), given, {**settings, **({"dtype": dtype} if dtype else {})}, name)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Call webmm's implementation of `function`, or else NumPy's on copies of the arrays in host memory."""
@@ -171,7 +202,7 @@ class Operators(Reductions):
             return functions[function](*args, **kwargs)
         if isinstance(_written(function, args, kwargs), Operators):
             raise ProblemError(f"{function.__name__}() cannot write to an array on a device; use its result")
-        return function(*_on_host(args), **_on_host(kwargs))
+        return host.computed(function, args, kwargs)
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
         return hooks.above.namespace(api_version)
@@ -184,10 +215,6 @@ class Operators(Reductions):
 
     def __float__(self) -> float:
         return float(self._only())
-
-    def item(self) -> Any:
-        """Return the only element as a Python number; raises ProblemError if the array has another size."""
-        return self._only()
 
     def _only(self) -> Any:
         host = self.numpy()  # type: ignore[attr-defined]
@@ -223,10 +250,4 @@ def _written(function: Any, args: Any, kwargs: Any) -> Any:
         return kwargs.get("out")
 
 
-def _on_host(x: Any) -> Any:
-    """Return `x` with every array, at any depth, replaced by a copy in host memory."""
-    if isinstance(x, Operators):
-        return np.asarray(x)
-    if isinstance(x, (list, tuple)):
-        return type(x)(_on_host(each) for each in x)
-    return {name: _on_host(each) for name, each in x.items()} if isinstance(x, dict) else x
+LISTS = (list, np.ndarray, Operators)  # indices that are neither integers nor slices

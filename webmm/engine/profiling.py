@@ -155,6 +155,22 @@ class Profile:
             )
         return table
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """Return what notebooks show: the table as text, and as HTML with a time line of each track."""
+        del include, exclude
+        from rich.console import Console
+
+        from webmm.engine import display
+
+        shown = self.table()
+        console = Console(width=200, no_color=True)
+        with console.capture() as text:
+            console.print(shown)
+        rows = zip(*(column.cells for column in shown.columns), strict=True)
+        bars = [(event.track, f"{event.kind} {event.name}", event.start, event.duration) for event in self.events]
+        html = display.table([str(column.header) for column in shown.columns], rows, f"profile on {self.device}")
+        return {"text/plain": text.get(), "text/html": html + display.time_line(bars)}
+
     def trace(self) -> dict[str, Any]:
         """Return the events in Chrome's trace format, which Perfetto (ui.perfetto.dev) opens; times are in µs."""
         tracks = {name: number for number, name in enumerate(dict.fromkeys(event.track for event in self.events), 1)}

@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from webmm import hooks
-from webmm.arguments.arrays import dense_strides, is_dense, reshaped
+from webmm.arguments.arrays import check_plain, dense_strides, host_array, is_dense, reshaped
 from webmm.dtypes import DType
 from webmm.engine.pool import Owner, Owner_co, Storage
 from webmm.errors import FreedArrayError, ProblemError
@@ -202,13 +202,14 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
     return lengths
 
 
-def host_array(x: Any, dlpack: bool = False) -> NDArray[Any]:
-    """Return `x` as a NumPy array, without a copy if it is one or exports DLPack; with `dlpack` it must export DLPack.
+def imported(x: Any, *, dlpack: bool = False, wide: bool = False) -> NDArray[Any]:
+    """Return `x` as a NumPy array, as `host_array()`, or from its DLPack; with `dlpack` it must export that.
 
-    Raises ProblemError if the import through DLPack fails.
+    Raises ProblemError if the import through DLPack fails, and as `host_array()` does.
     """
     if not dlpack and (isinstance(x, np.ndarray) or hasattr(x, "__array__") or not hasattr(x, "__dlpack__")):
-        return np.asarray(x)
+        return host_array(x, wide=wide)
+    check_plain(x)
     try:
         return np.from_dlpack(x)
     except (AttributeError, BufferError, RuntimeError, TypeError) as error:

@@ -95,6 +95,20 @@ class Benchmark:
             words += f"; {self.ratio.median:.3g} × as fast as {self.against.name} ({self.ratio})"
         return words
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """Return what notebooks show: the row as text, and a table with a row for each function."""
+        del include, exclude
+        from webmm.engine import display
+
+        heads = ("function", "median", "minimum", "mean", "spread", "on the device", "times as fast")
+        rows = []
+        for each in (self, *([self.against] if self.against else [])):
+            times = (each.wall.median_us, each.wall.best_us, each.wall.mean_us, each.wall.spread_us)
+            device = f"{duration(each.device.median_us)} ({each.device.clock})" if each.device else ""
+            ratio = f"{each.ratio.median:.3g} ({each.ratio})" if each.ratio else ""
+            rows.append((each.name, *map(duration, times), device, ratio))
+        return {"text/plain": str(self), "text/html": display.table(heads, rows)}
+
 
 def benchmark(f: Callable[..., object], *arrays: Any, against: Callable[..., object] | None = None) -> Benchmark:
     """Time `f(*arrays)`, and `against(*arrays)` in turns with it if given.

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from webmm.dtypes import MATRIX_DTYPES, DType, names
+from webmm.dtypes import BYTES, MATRIX_DTYPES, DType, names
 from webmm.errors import ProblemError
 
 FLOATS = (float, np.floating)
@@ -166,4 +166,7 @@ def check_floats(what: str, *dtypes: DType) -> None:
     """Raise ProblemError for a dtype that is not in MATRIX_DTYPES; the message names the op, `what`."""
     for dtype in dtypes:
         if dtype not in MATRIX_DTYPES:
-            raise ProblemError(f"dtype {dtype.name} is not supported by {what}; cast to one of {names(MATRIX_DTYPES)}")
+            advice = "; qmatmul() multiplies int8 and uint8" if dtype in BYTES else ""
+            raise ProblemError(
+                f"dtype {dtype.name} is not supported by {what}; cast to one of {names(MATRIX_DTYPES)}{advice}"
+            )

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from webmm.arguments.arrays import host_array
 from webmm.arguments.quantized import (
     check_integer_bias,
     check_length,
@@ -58,7 +59,7 @@ def quantize(
     Example: ``w_q, scale, zero = webmm.quantize(w, "int8", axis=1)``
     """
     target = _byte_type(dtype)
-    host = np.asarray(x, np.float32)
+    host = host_array(x).astype(np.float32, copy=False)
     if not np.isfinite(host).all():
         raise ProblemError("x contains NaN or infinity, which cannot be quantised")
     q, scale, zero = spread(host, _other_axes(host, axis), *integer_range(target), symmetric)
@@ -99,7 +100,7 @@ def dequantize(q: ArrayLike, scale: ArrayLike, zero: ArrayLike = 0, axis: int | 
     Raises ProblemError if `q` or `zero` does not contain integers, or if the lengths of `scale` and `zero` are not the
     length of the axis.
     """
-    host = np.asarray(q)
+    host = host_array(q)
     if host.dtype.kind not in "iu":
         raise ProblemError(f"q is {host.dtype}; quantised values must be integers")
     _other_axes(host, axis)

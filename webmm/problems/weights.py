@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from webmm.arguments.arrays import host_array
 from webmm.dtypes import F32, U8, U32, DType
 from webmm.errors import ProblemError
 from webmm.problems.base import Extent, check_floats, opened_at, windowed
@@ -162,7 +163,7 @@ def quantize_blocks(w: ArrayLike, bits: int = 4, block: int = 32, *, symmetric: 
         raise ProblemError(f"bits must be 4 or 8, not {bits}")
     if block not in BLOCKS:
         raise ProblemError(f"block must be 32 or 128, not {block}")
-    host = np.asarray(w, np.float32)
+    host = host_array(w).astype(np.float32, copy=False)
     if host.ndim != 2:
         raise ProblemError(f"w has shape {host.shape}; weights must be a (k, n) matrix")
     if not np.isfinite(host).all():

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from webmm.errors import ProblemError
+from webmm.wgsl.library import files_of as files_of
 
 REAL, WHOLE, TRUTH = KINDS = ("f32", "i32", "bool")
 MAX_DEPTH = 120  # levels of brackets; browsers refuse WGSL with more than 128
-OWN_FUNCTIONS = "_f32("  # suffix, with the bracket of a call, of the functions of shaders/elementwise/functions.wgsl
 SHOWN = 80  # characters of an expression in a message
-NEGATE, NOT, SELECT = "negate", "not", "select"
-LOGIC = ("&&", "||")
+NEGATE, NOT, COMPLEMENT, SELECT = "negate", "not", "complement", "select"
+LOGIC = ("&&", "||", "^")  # of booleans, or of the bits of integers
+BITS = (*LOGIC, "<<", ">>")
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,11 @@ class Signature:
     wgsl: Mapping[str, str]
     result: str = ""  # its kind, if not that of the arguments
     inexact: bool = False  # whether drivers approximate it
+
+
+def _real(arity: int, wgsl: str, result: str = "", *, inexact: bool = True) -> Signature:
+    """Return the signature of a function of floats only."""
+    return Signature(arity, {REAL: wgsl}, result, inexact)
 
 
 SIGNATURES = {
@@ -47,6 +53,49 @@ SIGNATURES = {
     "float32": Signature(1, {REAL: REAL, WHOLE: REAL, TRUTH: REAL}, REAL),
     "int32": Signature(1, {REAL: "int32_f32", WHOLE: WHOLE, TRUTH: WHOLE}, WHOLE),
     "bool": Signature(1, {REAL: "bool_f32", WHOLE: TRUTH, TRUTH: TRUTH}, TRUTH),
+    "exp2": _real(1, "exp2_number"),
+    "expm1": _real(1, "expm1_number"),
+    "log2": _real(1, "log2_number"),
+    "log10": _real(1, "log10_number"),
+    "log1p": _real(1, "log1p_number"),
+    "sin": _real(1, "sin_angle"),
+    "cos": _real(1, "cos_angle"),
+    "tan": _real(1, "tan_angle"),
+    "asin": _real(1, "asin_angle"),
+    "acos": _real(1, "acos_angle"),
+    "atan": _real(1, "atan_angle"),
+    "atan2": _real(2, "atan2_angle"),
+    "sinh": _real(1, "sinh_number"),
+    "cosh": _real(1, "cosh_number"),
+    "asinh": _real(1, "asinh_number"),
+    "acosh": _real(1, "acosh_number"),
+    "atanh": _real(1, "atanh_number"),
+    "hypot": _real(2, "hypot_number"),
+    "logaddexp": _real(2, "logaddexp_number"),
+    "copysign": _real(2, "copysign_number", inexact=False),
+    "nextafter": _real(2, "nextafter_number", inexact=False),
+    "floor": _real(1, "floor_number", inexact=False),
+    "ceil": _real(1, "ceil_number", inexact=False),
+    "trunc": _real(1, "trunc_number", inexact=False),
+    "round": _real(1, "round_number", inexact=False),
+    "sign": Signature(1, {REAL: "sign_number", WHOLE: "sign"}),
+    "signbit": _real(1, "signbit_number", TRUTH, inexact=False),
+    "isinf": _real(1, "isinf_number", TRUTH, inexact=False),
+    "isfinite": _real(1, "isfinite_number", TRUTH, inexact=False),
+}
+OPERATORS = {  # of two operands, in WGSL for each kind; a quotient is one of floats
+    "+": {REAL: "({0} + {1})", WHOLE: "({0} + {1})"},
+    "-": {REAL: "({0} - {1})", WHOLE: "({0} - {1})"},
+    "*": {REAL: "({0} * {1})", WHOLE: "({0} * {1})"},
+    "/": {REAL: "({0} / {1})"},
+    "//": {REAL: "floor_division({0}, {1})", WHOLE: "floor_divide_i32({0}, {1})"},
+    "%": {REAL: "remainder_division({0}, {1})", WHOLE: "remainder_i32({0}, {1})"},
+    "**": {REAL: "real_power({0}, {1})", WHOLE: "power_i32({0}, {1})"},
+    "<<": {WHOLE: "left_shift_i32({0}, {1})"},
+    ">>": {WHOLE: "right_shift_i32({0}, {1})"},
+    "&&": {WHOLE: "({0} & {1})", TRUTH: "({0} && {1})"},
+    "||": {WHOLE: "({0} | {1})", TRUTH: "({0} || {1})"},
+    "^": {WHOLE: "({0} ^ {1})", TRUTH: "({0} != {1})"},
 }
 
 
@@ -134,6 +183,8 @@ class Compiler:
         truth = x.form == "bool" if isinstance(x, Literal) else x.kind == TRUTH
         if node.word == NOT and truth:
             return self._made(NOT, "(!{0})", TRUTH, [x])
+        if node.word == NOT and _whole(x):
+            return self._made(COMPLEMENT, "(~{0})", "", [x])
         if node.word == NEGATE and (isinstance(x, Literal) or not truth):
             return self._made(NEGATE, "(-{0})", "", [x])
         advice = "" if node.word else "; use ~ of booleans instead of not"
@@ -144,12 +195,12 @@ class Compiler:
         sign = node.word
         kind = self.kind_of([x, y])
         literals = isinstance(x, Literal) and isinstance(y, Literal)
-        logic = sign in LOGIC
-        if sign and (kind == TRUTH if logic else literals or kind == REAL or (kind == WHOLE and sign != "/")):
+        wgsl = OPERATORS.get(sign, {}).get(kind, "")
+        if wgsl or (literals and sign and (sign not in BITS or (_whole(x) and _whole(y)))):
             # A divisor that is always 0, as x - x is, is hidden like the constant.
             hidden = sign == "/" and isinstance(y, Compiled) and y.operation
-            return self._made(sign, "({0} / hidden_f32({1}))" if hidden else "({0} " + sign + " {1})", "", [x, y])
-        advice = "cast its operands" if sign else "there are + - * /, comparisons, & | ~, and functions"
+            return self._made(sign, "({0} / hidden_f32({1}))" if hidden else wgsl, "", [x, y])
+        advice = "cast its operands" if sign else "there are + - * / // % **, comparisons, & | ^ ~ << >>, and functions"
         raise self.refused(f"{self.numbers.words(node)} is not defined for {kind}; {advice}")
 
     def _comparison(self, node: Node) -> Part:
@@ -174,15 +225,17 @@ class Compiler:
             chosen = self.common(given[1:])
             terms: list[Part] = [*self.common(given[:1]), *chosen]
             return self._made(SELECT, "select({2}, {1}, {0})", chosen[0].kind, terms)
+        if name == "clip" and len(given) == 3:
+            return self._call("minimum", [self._call("maximum", given[:2]), given[2]])
         function = SIGNATURES.get(name)
         if function is None or len(given) != function.arity:
             known = ", ".join(f"{name}/{each.arity}" for name, each in SIGNATURES.items())
-            raise self.refused(f"{name}/{len(given)} is not known; there are where/3 of a boolean, {known}")
+            raise self.refused(f"{name}/{len(given)} is not known; there are where/3 of a boolean, clip/3, {known}")
         kind = self.kind_of(given)
         if kind == WHOLE and kind not in function.wgsl and all(isinstance(x, Literal) for x in given):
             kind = REAL
         if kind not in function.wgsl:
-            raise self.refused(f"{name}() is not defined for {kind}; cast its operands")
+            raise self.refused(f"{name}() is not defined for {kind}; cast its operands, e.g. x.astype('float32')")
         typed: list[Part] = [self._typed(x, kind) for x in given]
         places = ", ".join(["{0}", "{1}"][: len(given)])
         return self._made(name, f"{function.wgsl[kind]}({places})", function.result, typed)
@@ -235,6 +288,10 @@ class Compiler:
     def refused(self, why: str) -> ProblemError:
         """Return the error to raise."""
         return ProblemError(f"expression {self.numbers.shown(self.text)}: {why}")
+
+
+def _whole(x: Part) -> bool:
+    return x.form == "int" if isinstance(x, Literal) else x.kind == WHOLE
 
 
 def _filled(wgsl: str, terms: list[str]) -> str:

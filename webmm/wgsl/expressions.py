@@ -3,7 +3,7 @@
 An element is computed as one of three kinds, f32, i32 or bool, independently of its stored type. A literal takes the
 kind that it is combined with, as in NumPy; what has only literals is computed here, so that compilers see no overflow,
 and no division by 0, of constants. A new function is an entry of SIGNATURES and REFERENCES, and if WGSL has none that
-keeps NaN and infinities, also a function in shaders/elementwise/functions.wgsl.
+keeps NaN and infinities, also a function in a file of shaders/elementwise (`webmm.wgsl.library`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from webmm.dtypes import BOOL, I32, DType
 from webmm.errors import ProblemError
 from webmm.wgsl.activations import gelu, gelu_tanh, relu, silu
+from webmm.wgsl.compiler import COMPLEMENT as COMPLEMENT
 from webmm.wgsl.compiler import LOGIC as LOGIC
 from webmm.wgsl.compiler import MAX_DEPTH, SHOWN, SIGNATURES, Literal, Node, Numbers, compiled_tree
 from webmm.wgsl.compiler import NEGATE as NEGATE
@@ -34,6 +35,8 @@ from webmm.wgsl.compiler import Compiled as Compiled
 
 NUMPY: Mapping[str, type[np.generic]] = {REAL: np.float32, WHOLE: np.int32, TRUTH: np.bool_}
 MAX_PARTS = 2000  # names, literals, operators and calls; a thousand tanh() compile for seconds on a CPU
+LARGEST = 2**12  # bits of an integer of literals
+NOTHING: dict[str, Any] = {"__builtins__": {}}
 PLAIN = 2.0**16  # the largest literal in WGSL, and the inverse of the smallest: products of seven do not overflow
 
 
@@ -57,6 +60,33 @@ def whole(x: Any) -> NDArray[np.int64]:
     return np.clip(np.trunc(number), info.min, info.max).astype(np.int64)
 
 
+def power(x: Any, y: Any) -> Any:
+    """Return x ** y; of integers of NumPy with a negative y rounded towards 0, of Python's only if it is a float's."""
+    if isinstance(x, (int, float)) and isinstance(y, (int, float)):
+        if isinstance(x, int) and isinstance(y, int) and x.bit_length() * y > LARGEST:
+            raise OverflowError(f"{x} ** {y} is too large")
+        found = x**y
+        if isinstance(found, complex):
+            raise ArithmeticError(f"{x} ** {y} is not real")
+        return found
+    if np.asarray(x).dtype.kind == "f":
+        return np.power(x, y)
+    inverse = np.where(np.equal(x, 1), 1, np.where(np.equal(x, -1), np.where(np.bitwise_and(y, 1), -1, 1), 0))
+    return np.where(np.less(y, 0), inverse, np.power(x, np.maximum(y, 0)))
+
+
+def shifted_left(x: Any, y: Any) -> Any:
+    """Return x << y."""
+    if isinstance(x, int) and isinstance(y, int) and y > LARGEST:
+        raise OverflowError(f"{x} << {y} is too large")
+    return x << y
+
+
+AS_NUMPY = (  # functions with NumPy's names
+    *("exp2", "expm1", "log2", "log10", "log1p", "sin", "cos", "tan", "sinh", "cosh", "hypot", "logaddexp"),
+    *("copysign", "floor", "ceil", "trunc", "sign", "signbit", "isinf", "isfinite"),
+)
+INVERSES = ("arcsin", "arccos", "arctan", "arctan2", "arcsinh", "arccosh", "arctanh")
 REFERENCES: Mapping[str, Callable[..., Any]] = {
     **{"exp": np.exp, "log": np.log, "sqrt": np.sqrt, "tanh": np.tanh, "sigmoid": lambda x: 1 / (1 + np.exp(-x))},
     **{"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu},
@@ -64,17 +94,26 @@ REFERENCES: Mapping[str, Callable[..., Any]] = {
     "float32": lambda x: np.asarray(x, np.float64),
     "int32": whole,
     "bool": lambda x: np.asarray(x) != 0,
+    **{name: getattr(np, name) for name in AS_NUMPY},
+    **{f"a{name[3:]}": getattr(np, name) for name in INVERSES},
+    "round": np.rint,
+    "nextafter": lambda x, y: np.nextafter(np.float32(x), np.float32(y)).astype(np.float64),
 }
 FUNCTIONS = {name: Function(REFERENCES[name], x.arity, x.wgsl, x.result) for name, x in SIGNATURES.items()}
-ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
-LOGICAL = {ast.BitAnd: "&&", ast.BitOr: "||"}
+ARITHMETIC = {
+    **{ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"},
+    **{ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"},
+}
+LOGICAL = {ast.BitAnd: "&&", ast.BitOr: "||", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>"}
 UNARY = {ast.UAdd: "+", ast.USub: NEGATE, ast.Invert: NOT}
 COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 OPERATIONS: Mapping[str, Callable[..., Any]] = {  # of Python's numbers and of NumPy's scalars and arrays
     **{"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, NEGATE: operator.neg},
     **{"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge},
     **{"==": operator.eq, "!=": operator.ne, "&&": operator.and_, "||": operator.or_},
-    **{NOT: operator.not_, SELECT: np.where},
+    **{NOT: operator.not_, COMPLEMENT: operator.invert, SELECT: np.where},
+    **{"//": operator.floordiv, "%": operator.mod, "**": power, "^": operator.xor},
+    **{"<<": shifted_left, ">>": operator.rshift},
 }
 
 
@@ -82,8 +121,9 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = {  # of Python's numbers and of N
 def compiled(text: str, kinds: tuple[tuple[str, str], ...]) -> Compiled:
     """Return `text` in WGSL, given the kinds of its names.
 
-    It may have + - * /, comparisons, & | ~ of booleans, FUNCTIONS and where(condition, x, y). Raises ProblemError for
-    anything else, for kinds that cannot be combined, and for literals that do not fit their kind.
+    It may have + - * / // % **, comparisons, & | ^ ~ of booleans and integers, << >> of integers, FUNCTIONS,
+    clip(x, low, high) and where(condition, x, y). Raises ProblemError for anything else, for kinds that cannot be
+    combined, and for literals that do not fit their kind.
     """
     with np.errstate(all="ignore"):
         return compiled_tree(text, tree_of(text), dict(kinds), NUMBERS)
@@ -138,9 +178,21 @@ def shown(text: object) -> str:
 
 def reference(text: str, values: Mapping[str, Any]) -> Any:
     """Return NumPy's value of the expression, in float64 if the values are."""
-    names = {name: function.reference for name, function in FUNCTIONS.items()} | {"where": np.where} | dict(values)
+    names = {name: function.reference for name, function in FUNCTIONS.items()} | dict(values)
+    names |= {"power": power, "where": np.where, "clip": lambda x, low, high: np.minimum(np.maximum(x, low), high)}
     with np.errstate(all="ignore"):
-        return eval(compile(ast.parse(text, mode="eval"), "<expression>", "eval"), {"__builtins__": {}}, names)
+        return eval(compile(_Powers().visit(ast.parse(text, mode="eval")), "<expression>", "eval"), NOTHING, names)
+
+
+class _Powers(ast.NodeTransformer):
+    """Replaces x ** y by power(x, y), since NumPy has no negative powers of integers."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Pow):
+            return node
+        called = ast.Call(ast.Name("power", ast.Load()), [node.left, node.right], [])
+        return ast.fix_missing_locations(ast.copy_location(called, node))
 
 
 def scalar(value: Any, kind: str) -> Any:
@@ -216,7 +268,7 @@ def _words(node: Node) -> str:
 def _computed(operation: str, given: Sequence[Literal]) -> Literal:
     try:
         return _literal(applied(operation, *(x.value for x in given)))
-    except ArithmeticError as error:
+    except (ArithmeticError, ValueError) as error:  # such as a division by 0, or a negative shift
         raise ProblemError(f"{error} in a part without operands") from error
 
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from webmm.errors import ProblemError
 from webmm.wgsl.activations import ACTIVATIONS, Activation, Floats
-from webmm.wgsl.compiler import OWN_FUNCTIONS, REAL
+from webmm.wgsl.compiler import REAL
+from webmm.wgsl.library import files_of
 
 X = "x"  # the element, in texts
 # What of an expression differs if it is of vectors, functions of functions.wgsl by the end of their names included.
@@ -29,7 +30,13 @@ OF_FOUR = {
     "true": "vec4(true)",
     "false": "vec4(false)",
 }
+OF_VECTORS = "functions4"  # the file of shaders/elementwise whose functions are of four elements
 MAX_NUMBERS, MAX_OPERANDS = 4, 3  # of a function, or of several that are applied one after another
+
+
+def of_vectors(wgsl: str) -> bool:
+    """Whether an expression can be computed for four elements at once: the functions that it calls exist for them."""
+    return all(file == "functions" for file in files_of(wgsl))
 
 
 def of_four(wgsl: str) -> str:
@@ -67,10 +74,12 @@ class Link:
         if self.numpy is not None:
             return [f"result = {name}(result);" if width > 1 else f"result = {name}(vec4f(result)).x;"]
         four = width > 1
-        number, element = ("vec4f", "") if four else ("f32", ".x")
+        at_once = four and of_vectors(self.wgsl)
+        number, element, of = ("vec4f", "", "") if at_once else ("f32", "[at]", "[at]") if four else ("f32", ".x", "")
         s = [f"let s{i} = {number}(params.numbers.{'xyzw'[at]});" for i, at in enumerate(numbers)]
         y = [f"let y{i} = y{at}_reg{element};" for i, at in enumerate(operands)]
-        return ["{", f"let {X} = result;", *s, *y, f"result = {of_four(self.wgsl) if four else self.wgsl};", "}"]
+        body = [f"let {X} = result{of};", *s, *y, f"result{of} = {of_four(self.wgsl) if at_once else self.wgsl};"]
+        return ["for (var at = 0u; at < 4u; at++) {" if of else "{", *body, "}"]
 
     def reference(self, x: Floats, numbers: Sequence[float], operands: Sequence[Any]) -> Floats:
         """Return NumPy's values for `x`; operands broadcast to it."""
@@ -110,9 +119,11 @@ class Function:
         return all(link.numpy is not None for link in self.links)
 
     @property
-    def calls(self) -> bool:
-        """Whether it calls functions of shaders/elementwise/functions.wgsl."""
-        return any(link.numpy is None and OWN_FUNCTIONS in link.wgsl for link in self.links)
+    def included(self) -> list[str]:
+        """The files of shaders/elementwise that have the functions that it calls."""
+        called = [link.wgsl for link in self.links if link.numpy is None]
+        found = files_of(" ".join(called))
+        return [*found, OF_VECTORS] if any(of_vectors(wgsl) and files_of(wgsl) for wgsl in called) else found
 
     @property
     def text(self) -> str:

@@ -13,9 +13,16 @@ from webmm.wgsl.compiler import MAX_DEPTH, NEGATE, NOT, SHOWN, Literal, Node
 
 DIGITS = "0123456789"
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
-SIGNS = ("==", "!=", "<=", ">=", "**", "//", *"-+*/%<>&|^~(),.[]")
-LEVELS = (("|",), ("^",), ("&",), ("+", "-"), ("*", "/", "%", "//"))  # of binary operators, the loosest first
-BINARY = {"|": "||", "&": "&&", "+": "+", "-": "-", "*": "*", "/": "/"}  # those that are allowed, in WGSL
+SIGNS = ("==", "!=", "<=", ">=", "<<", ">>", "**", "//", *"-+*/%<>&|^~(),.[]")
+LEVELS = (
+    ("|",),
+    ("^",),
+    ("&",),
+    ("<<", ">>"),
+    ("+", "-"),
+    ("*", "/", "%", "//"),
+)  # of binary operators, the loosest first
+BINARY = {"|": "||", "&": "&&"}  # those that the compiler calls otherwise
 UNARY = {"+": "+", "-": NEGATE, "~": NOT}
 COMPARED = ("<", "<=", ">", ">=", "==", "!=")
 WORDS = ("and", "or", "not", "if", "else", "for", "in", "is", "lambda", "None", "await", "yield")  # no names
@@ -164,9 +171,9 @@ class Parser:
             return self.unary(depth)
         start, left = self.start(), self.binary(level + 1, depth)
         while self.sign() in LEVELS[level]:
-            word = BINARY.get(self.take().word, "")
+            sign = self.take().word
             right = self.binary(level + 1, depth)
-            left = self.node("binary", word, start, [left, right])
+            left = self.node("binary", BINARY.get(sign, sign), start, [left, right])
         return left
 
     def unary(self, depth: int) -> Node:
@@ -181,13 +188,13 @@ class Parser:
         return self.node("unary", word, start, [inside])
 
     def power(self, depth: int) -> Node:
-        """Parse a power, which is not allowed."""
+        """Parse a power."""
         start, base = self.start(), self.atom(depth)
         if self.sign() != "**":
             return base
         self.take()
         exponent = self.unary(depth)
-        return self.node("binary", "", start, [base, exponent])
+        return self.node("binary", "**", start, [base, exponent])
 
     def atom(self, depth: int) -> Node:
         """Parse a name, a number, a call, or an expression in brackets."""

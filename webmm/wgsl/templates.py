@@ -44,8 +44,7 @@ def _own_epilogue(name: str) -> str | None:
         return None
     if width:
         return f"{{% raw %}}{own.statements(int(width))}{{% endraw %}}"
-    files = ("functions", "functions4") if own.calls else ()
-    functions = "".join(f'{{% include "elementwise/{file}.wgsl" %}}\n\n' for file in files)
+    functions = "".join(f'{{% include "elementwise/{file}.wgsl" %}}\n\n' for file in own.included)
     return f"{functions}{{% raw %}}{own.text}{{% endraw %}}"
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from webmm.errors import ProblemError
 from webmm.wgsl.compiler import (
-    OWN_FUNCTIONS,
     REAL,
     SELECT,
     SIGNATURES,
@@ -25,6 +24,7 @@ from webmm.wgsl.compiler import (
     Numbers,
     compiled_tree,
 )
+from webmm.wgsl.library import files_of
 
 MOST_VALUES = 4  # of a state: 16 bytes of workgroup memory per invocation
 SAMPLES = (0.5, -1.25, 2.0, 0.75, 1.0, -0.5, 3.0, 3.0)  # at which combine is checked, neighbours also equal
@@ -121,7 +121,7 @@ class Terms:
             "finish": self.finish.wgsl,
             "count": mentions(self.finish, "n"),
             "yields": self.kind,
-            "functions": any(OWN_FUNCTIONS in text for text in (*constants, *maps, *merges, self.finish.wgsl)),
+            "functions": files_of(" ".join([*constants, *maps, *merges, self.finish.wgsl])),
         }
 
     def mapped(self, x: Any, y: Any, i: Any, apply: Apply) -> State:
@@ -196,7 +196,9 @@ def mentions(x: Compiled, name: str) -> bool:
 
 def inexact(x: Compiled) -> bool:
     """Tell whether an expression calls a function that drivers approximate."""
-    return any(each.operation in SIGNATURES and SIGNATURES[each.operation].inexact for each in parts(x))
+    return any(each.operation in SIGNATURES and SIGNATURES[each.operation].inexact for each in parts(x)) or any(
+        each.operation == "**" for each in parts(x)
+    )
 
 
 def work(x: Compiled) -> int:

@@ -4,7 +4,7 @@
       names, fields, types, identity    of the values of a partial result
       map, combine                      for each of them, of x, y and i, and of a_NAME and b_NAME
       finish, yields, count             of v_NAME and, if `count`, of n; its type
-      functions                         whether they call functions of elementwise/functions.wgsl
+      functions                         the files of elementwise/ whose functions they call
 
   y is the element of a second array, which lift() loads itself: in the stages that have one, `other_base` is the index
   of its first element along k; for four, it may be a vec4u.
@@ -23,10 +23,10 @@
 {% endmacro %}
 
 {% macro of_one(f) %}
-{% if state.functions %}
-{% include "elementwise/functions.wgsl" %}
+{% for file in state.functions %}
+{% include "elementwise/" ~ file ~ ".wgsl" %}
 
-{% endif %}
+{% endfor %}
 struct Part {
 {% for field in fields %}
     {{ field }}: {{ types[loop.index0] }},

@@ -10,7 +10,7 @@ from webmm.dtypes import DType
 from webmm.kernels.base import Binding, Kernel, Params, ceil_div, fold, tunable
 from webmm.kernels.sizes import Assumption, Condition, folded, multiples
 from webmm.problems.expression import MAX_OPERANDS, Expression, Strided
-from webmm.wgsl.compiler import OWN_FUNCTIONS
+from webmm.wgsl.library import files_of
 from webmm.wgsl.params import U32, Vec4U, member
 
 
@@ -66,9 +66,9 @@ class FusedSpecialisation:
         return tuple(dict.fromkeys((*self.operands, self.out_dtype)))
 
     @property
-    def functions(self) -> bool:
-        """Whether it calls functions of functions.wgsl."""
-        return OWN_FUNCTIONS in self.wgsl
+    def functions(self) -> list[str]:
+        """The files of shaders/elementwise that have the functions that it calls."""
+        return files_of(self.wgsl)
 
     @property
     def arguments(self) -> str:
