@@ -69,7 +69,7 @@ fn main(
     let head{{ r }} = first_head + row{{ r }} / params.queries;
     let q_base{{ r }} = params.q_offset + entry * params.q_strides.x + head{{ r }} * params.q_strides.y;
 {% set base = "params.mask_offset + entry * params.mask_strides.x + head" ~ r ~ " * params.mask_strides.y" %}
-    let mask_base{{ r }} = {{ base if s.mask is not none else "0u" }};
+    let mask_base{{ r }} = {{ base if s.mask else "0u" }};
 {% if s.left or s.right %}
     let seen{{ r }} = keys_of(entry, query{{ r }});
 {% endif %}

@@ -175,7 +175,8 @@ fn main(
     // Queries → fragments, through the panels of scores, which hold some columns at once
 {% set at_once = kernel.keys // 4 %}
 {% for c in range(0, kernel.columns // 8, at_once) %}
-{% set here = [at_once, kernel.columns // 8 - c] | min %}
+{% set left = kernel.columns // 8 - c %}
+{% set here = left if left < at_once else at_once %}
 {% for turn in range((kernel.sm * here + kernel.lanes - 1) // kernel.lanes) %}
     {
         let i = subgroup_lane{{ " + " ~ turn ~ "u * LANES" if turn }};

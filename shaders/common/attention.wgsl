@@ -123,7 +123,7 @@ fn scored(product: f32, base: u32, row: u32, key: u32) -> f32 {
     let small = exp(-2.0 * abs(score));
     score = params.cap * sign(score) * (1.0 - small) / (1.0 + small);
 {% endif %}
-{% if s.mask is not none %}
+{% if s.mask %}
     let place = base + row * params.mask_strides.z + key * params.mask_strides.w;
 {% set element = stored.load(s.mask, "mask", "place") %}
 {% if s.mask.name == "bool" %}
@@ -149,7 +149,7 @@ fn scored4(product: vec4f, base: u32, row: u32, key: u32, last: u32) -> vec4f {
     let small = exp(-2.0 * abs(score));
     score = params.cap * sign(score) * (1.0 - small) / (1.0 + small);
 {% endif %}
-{% if s.mask is not none %}
+{% if s.mask %}
     let keys = min(vec4u(key) + vec4u(0u, 1u, 2u, 3u), vec4u(last));
     let places = vec4u(base + row * params.mask_strides.z) + keys * params.mask_strides.w;
     let mask4 = vec4(
@@ -170,5 +170,5 @@ fn scored4(product: vec4f, base: u32, row: u32, key: u32, last: u32) -> vec4f {
 
 {# The first element of this head's mask, or 0. #}
 {% macro mask_base() -%}
-{{ base("mask") if s.mask is not none else "0u" }}
+{{ base("mask") if s.mask else "0u" }}
 {%- endmacro %}

@@ -111,7 +111,8 @@ class Counted(Kernel[Reduction]):
         """Return the bytes that are written."""
         if self.writes == PARTIALS:
             return self.splits * problem.results * partial_bytes(problem)
-        return problem.results * problem.out_dtype.itemsize
+        second = problem.other.dtype.itemsize if problem.other else 0
+        return problem.bytes - problem.flops * (problem.dtype.itemsize + second)
 
     def traffic(self, problem: Reduction) -> Traffic:
         """Count the loads and the arithmetic of the loop over k, and as one more step how invocations combine."""
