@@ -153,7 +153,7 @@ def test_quantize_uses_the_whole_integer_range():
         (lambda: quantize([1.0], "int16"), "dtype int16 is not supported"),
         (lambda: quantize([1.0], "float32"), "cannot quantise to dtype float32; use uint8 or int8"),
         (lambda: quantize(np.ones((2, 3)), axis=2), r"axis 2 is out of range for an array of shape \(2, 3\)"),
-        (lambda: dequantize([0.5], 1.0), "q is float64; quantised values must be integers"),
+        (lambda: dequantize([0.5], 1.0), "q is float32; quantised values must be integers"),
         (lambda: dequantize(np.ones((2, 3), int), [1.0, 2.0], axis=1), r"scale has shape \(2,\); .* each of 3"),
         (lambda: dequantize(np.ones((2, 3), int), 1.0, [1, 2], axis=1), "zero has 2 elements; it must have 1 or 3"),
         (lambda: checked_scale("scale_a", 0.0, 3), "scale_a must be positive and finite in float32, not 0.0"),
