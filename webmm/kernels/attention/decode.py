@@ -17,6 +17,18 @@ SPLITS_DOC = "workgroups among which the keys are divided"
 MOST_COMBINED = 256  # invocations that combine the parts of a query
 
 
+def adders(values: int, splits: int) -> int:
+    """Return how many invocations combine the parts of a vec4, of rows of `values`."""
+    most = min(splits, MOST_COMBINED * FOUR // values)
+    return 1 << (most.bit_length() - 1)
+
+
+def whole_parts(values: int, splits: int) -> tuple[bool, str]:
+    """Return the constraint that each of them has as many parts."""
+    each = adders(values, splits)
+    return splits % each == 0, f"splits = {splits} must be a multiple of {each}: each adder combines as many"
+
+
 @dataclass(frozen=True)
 class Decode(HeldRows):
     """Each group of `sharers` lanes reads keys of its own, once for `tm` queries of all heads that share them.
@@ -105,6 +117,7 @@ class Decode(HeldRows):
         yield from super().constraints()
         yield self.size % self.lanes == 0, f"size = {self.size} must be a multiple of lanes = {self.lanes}"
         yield self.lanes % self.sharers == 0, f"lanes = {self.lanes} must be a multiple of sharers = {self.sharers}"
+        yield whole_parts(self.values, self.splits)
         for name in ("columns", "values"):
             value, least = getattr(self, name), FOUR * self.sharers
             yield value % least == 0, f"{name} = {value} must be a multiple of {least}: a vec4 for each sharer"
@@ -127,8 +140,12 @@ class Combine(AttentionKernel):
     @property
     def adders(self) -> int:
         """Invocations that share a vec4 of a result."""
-        most = min(self.splits, MOST_COMBINED * FOUR // self.values)
-        return 1 << (most.bit_length() - 1)
+        return adders(self.values, self.splits)
+
+    def constraints(self) -> Iterator[tuple[bool, str]]:
+        """Require as many parts for each adder."""
+        yield from super().constraints()
+        yield whole_parts(self.values, self.splits)
 
     @property
     def workgroup_size(self) -> tuple[int, int, int]:
