@@ -5,6 +5,8 @@
 // so that each of these is read once for BQ queries. An invocation has TM queries: for q·k, {{ kernel.tk }} keys of
 // each, for weights·v {{ kernel.tn }} columns. WX invocations share a query: they exchange its largest score, and hand
 // its weights over through workgroup memory.
+// If rows of q and k are longer than SPAN columns, these are in workgroup memory at a time, and q is read in each step:
+// tiles of as many queries then fit for longer rows.
 // Keys that no query of the tile sees are skipped; steps with keys that all queries see test nothing.
 //
 //                lx = 0 1 2 …                 rows      ly + i*WY,  i < TM
@@ -19,11 +21,13 @@
 {% set rows, keys, cols = range(kernel.tm), range(kernel.tk // 4), range(kernel.tn // 4) %}
 {% set invocations = kernel.invocations %}
 {% set tested = s.ranged or s.edge_k %}
+{% set whole_rows = kernel.span >= kernel.columns %}
+{% set span = kernel.columns if whole_rows else kernel.span %}
 
 const WY: u32 = BQ / TM;
 
-var<workgroup> q_tile: array<array<vec4f, COLUMNS / 4u + 1u>, BQ>;
-var<workgroup> k_tile: array<array<vec4f, COLUMNS / 4u + 1u>, BK>;
+var<workgroup> q_tile: array<array<vec4f, {{ span // 4 + 1 }}>, BQ>;
+var<workgroup> k_tile: array<array<vec4f, {{ span // 4 + 1 }}>, BK>;
 var<workgroup> v_tile: array<array<vec4f, VALUES / 4u>, BK>;
 var<workgroup> weights: array<array<vec4f, BK / 4u + 1u>, BQ>;
 {% if kernel.combine == "tree" %}
@@ -37,8 +41,8 @@ var<workgroup> parts: array<array<f32, WX>, BQ>;
 {{ attention.store4() }}
 {{ attention.range() }}
 {{ attention.score4() }}
-{# Copy a tile of x, whose first row is `first` and last one at most `last`; `slot` writes the place of a row in it. #}
-{% macro copy(x, extent, count, columns, first, last) %}
+{# Copy a tile of x, from column `from`, whose first row is `first` and last one at most `last`; `slot` writes the place of a row. #}
+{% macro copy(x, count, columns, first, last, from="") %}
 {% set width = columns // 4 %}
 {% for u in range(kernel.shares(count, columns)) %}
     {
@@ -50,7 +54,7 @@ var<workgroup> parts: array<array<f32, WX>, BQ>;
         let row = place / {{ width }}u;
         let c = place % {{ width }}u;
 {% set slot = "row % 4u * (BK / 4u) + row / 4u" if x == "k" else "row" %}
-        {{ x }}_tile[{{ slot }}][c] = load_{{ x }}4({{ x }}_base, min({{ first }} + row, {{ last }}), c * 4u);
+        {{ x }}_tile[{{ slot }}][c] = load_{{ x }}4({{ x }}_base, min({{ first }} + row, {{ last }}), {{ from }}c * 4u);
 {% if guarded %}
         }
 {% endif %}
@@ -94,7 +98,9 @@ fn main(
     let v_base = {{ attention.base("v") }};
     let o_base = {{ attention.base("o") }};
     let mask_base = {{ attention.mask_base() }};
-{{ copy("q", "BQ", kernel.bq, kernel.columns, "start", "params.queries - 1u") }}
+{% if whole_rows %}
+{{ copy("q", kernel.bq, span, "start", "params.queries - 1u") }}
+{% endif %}
 {% for i in rows %}
     let row_{{ i }} = {{ "min(start + ly + " ~ i ~ "u * WY, params.queries - 1u)" if s.edge_q else "start + ly + " ~ i ~ "u * WY" }};
 {% if s.ranged %}
@@ -111,15 +117,24 @@ fn main(
     let last = keys_of(entry, min(start + BQ, params.queries) - 1u);
     //# inner
     for (var k0 = first.x; k0 < last.y; k0 += BK) {
-{{ copy("k", "BK", kernel.bk, kernel.columns, "k0", "last.y - 1u") }}
-{{ copy("v", "BK", kernel.bk, kernel.values, "k0", "last.y - 1u") }}
-        workgroupBarrier(); // the tiles are complete before anyone reads them
+{{ copy("v", kernel.bk, kernel.values, "k0", "last.y - 1u") }}
 {% for i in rows %}
 {% for j in keys %}
         var score_{{ i }}_{{ j }} = vec4f();
 {% endfor %}
 {% endfor %}
-        for (var c = 0u; c < COLUMNS / 4u; c++) {
+{% if whole_rows %}
+{{ copy("k", kernel.bk, span, "k0", "last.y - 1u") }}
+{% else %}
+        for (var c0 = 0u; c0 < COLUMNS; c0 += SPAN) {
+        if (c0 > 0u) {
+            workgroupBarrier(); // everyone is done with these columns before they are overwritten
+        }
+{{ copy("q", kernel.bq, span, "start", "params.queries - 1u", "c0 + ") }}
+{{ copy("k", kernel.bk, span, "k0", "last.y - 1u", "c0 + ") }}
+{% endif %}
+        workgroupBarrier(); // the tiles are complete before anyone reads them
+        for (var c = 0u; c < {{ span // 4 }}u; c++) {
 {% for i in rows %}
             let q_{{ i }} = q_tile[ly + {{ i }}u * WY][c];
 {% endfor %}
@@ -136,6 +151,9 @@ fn main(
 {% endfor %}
 {% endfor %}
         }
+{% if not whole_rows %}
+        }
+{% endif %}
 {% if tested %}
         let whole = k0 >= last.x && k0 + BK <= first.y;
 {% endif %}

@@ -114,7 +114,7 @@ def tiles(problem: Attention, device: Capabilities) -> Iterator[Blocked]:
     for bq, bk, tm, wx in TILES:
         each = FOUR * wx
         way = "subgroup" if device.subgroup_size >= wx else "tree"
-        tile = Blocked(held(p.width), each * ceil_div(p.value_width, each), bq, bk, tm, wx, way)
+        tile = Blocked(held(p.width), each * ceil_div(p.value_width, each), bq, bk, tm, wx, combine=way)
         useful = bq < 2 * p.queries or (bq, bk, tm, wx) == TILES[-1]
         if useful and tile.workgroup_bytes <= device.limit("max-compute-workgroup-storage-size"):
             yield tile

@@ -27,6 +27,7 @@ class Blocked(HeldRows):
     bk: int = tunable(32, (16, 32, 64), "keys of a step")
     tm: int = tunable(4, (1, 2, 4, 8), "queries of an invocation")
     wx: int = tunable(8, (4, 8, 16), "invocations that share a query")
+    span: int = tunable(64, (16, 32, 64, 128, 256), "columns of q and k in workgroup memory at a time")
     combine: str = tunable("tree", ("tree", "subgroup"), "maxima of a query in workgroup memory, or by shuffles")
 
     @property
@@ -47,9 +48,14 @@ class Blocked(HeldRows):
     @property
     def workgroup_bytes(self) -> int:
         """The tiles, rows of all but v padded by a vec4, and partial maxima."""
-        rows = (self.bq + self.bk) * (self.columns // FOUR + 1) + self.bk * self.values // FOUR
+        rows = (self.bq + self.bk) * (self.at_once // FOUR + 1) + self.bk * self.values // FOUR
         maxima = 4 * self.bq * self.wx if self.combine == "tree" else 0
         return BYTES * (rows + self.bq * (self.bk // FOUR + 1)) + maxima
+
+    @property
+    def at_once(self) -> int:
+        """The columns of q and k in workgroup memory."""
+        return min(self.span, self.columns)
 
     @property
     def tile_q(self) -> int:
@@ -83,6 +89,10 @@ class Blocked(HeldRows):
         """Require whole vec4, and rows and columns that the invocations can share evenly."""
         yield from super().constraints()
         yield self.bq % self.tm == 0, f"bq = {self.bq} must be a multiple of tm = {self.tm}"
+        yield (
+            self.columns % self.at_once == 0,
+            f"columns = {self.columns} must be a multiple of span = {self.span}, or at most that",
+        )
         each = FOUR * self.wx
         for name in ("bk", "values"):
             value = getattr(self, name)
