@@ -29,7 +29,7 @@ WIDE, MOST_COLUMNS = 16, 64  # columns of v of a lane from which on tiles have f
 # bq, bk, tm, wx and span of `blocked`, from 48 KiB of workgroup memory down to 16 KiB. On an H100, 12 heads × 1,024
 # tokens in float32, the first takes 185 µs for 64 columns and 335 for 128; with whole rows of q, 32 × 32 takes 567.
 TILES = (
-    *((128, 32, 4, 8, 16), (64, 32, 4, 8, 64), (64, 32, 4, 8, 32), (32, 32, 2, 8, 32)),
+    *((128, 32, 4, 8, 16), (64, 32, 4, 8, 64), (64, 32, 4, 8, 16), (32, 32, 2, 8, 32)),
     *((32, 16, 2, 4, 16), (16, 16, 2, 4, 16), (8, 16, 1, 4, 16)),
 )
 
@@ -40,11 +40,14 @@ MOST_ROWS = 4  # queries of a workgroup: more take too many registers
 LIGHT = 8  # columns of a lane up to which it loads four keys at once
 SPARE = 1.25  # padding of rows that is worth more lanes for each
 
+IDLE = 32  # queries of the tiles that are best where none of at least as many keeps the GPU busy
+
 # Settings of `matrix_unit` for up to so many columns, the likeliest first; rows are padded to whole PADDED columns.
 # Measured on an H100, as those of `decode`: the second one for 128 columns takes 9 % longer, but if the mask is causal
 # 13 % less time, so that the order is reversed.
 UNITS: tuple[tuple[int, tuple[dict[str, Any], ...]], ...] = (
     (64, ({"bq": 64, "bk": 16, "sm": 32}, {"bq": 64, "bk": 32, "sm": 16})),
+    (96, ({"bq": 64, "bk": 32, "sm": 16}, {"bq": 64, "bk": 16, "sm": 32})),
     (128, ({"bq": 128, "bk": 16, "sm": 32}, {"bq": 128, "bk": 32, "sm": 32, "across": 2})),
     (256, ({"bq": 64, "bk": 32, "sm": 16},)),
 )
@@ -125,11 +128,14 @@ def tiles(problem: Attention, device: Capabilities) -> Iterator[Blocked]:
         columns = held(p.width) if p.width <= span else _padded(p.width, span)
         way = "subgroup" if device.subgroup_size >= wx else "tree"
         tile = Blocked(columns, _padded(p.value_width, FOUR * wx), bq, bk, tm, wx, span, way)
-        if tile.workgroup_bytes <= device.limit("max-compute-workgroup-storage-size"):
+        padding = columns / held(p.width)
+        if padding <= SPARE and tile.workgroup_bytes <= device.limit("max-compute-workgroup-storage-size"):
             fitting.append(tile)
     wanted = device.workgroups or AT_ONCE
     busy = [tile for tile in fitting if ceil_div(p.queries, tile.bq) * p.heads * p.batch >= wanted]
-    yield from (*busy, *[tile for tile in reversed(fitting) if tile not in busy])
+    small = [tile for tile in fitting if tile.bq <= IDLE]
+    first = busy if busy and busy[0].bq >= IDLE else small
+    yield from dict.fromkeys((*first, *fitting))
 
 
 def made_for_cpus(problem: Attention, lanes: int) -> list[AttentionKernel]:
