@@ -157,7 +157,7 @@ CALLS = {
     "reduce": ("reduce(",),
     "normalise": ("softmax(",),
     "elementwise": ("elementwise(",),
-    "attention": ("attention(",),
+    "attention": ("attention(", "kernels.attention"),
 }
 
 
