@@ -148,7 +148,7 @@ load_q4(q_base, {{ "min(" ~ row ~ ", params.queries - 1u)" if s.edge_q else row 
 {% endfor %}
         }
 {% endfor %}
-        workgroupBarrier(); // the weights are complete before anyone reads them
+        workgroupBarrier(); // the subgroup has all weights before it reads them
         let end = min(STEP, last.y - k0);
         for (var at = 0u; at < end; at += 4u) {
 {% macro p(i) -%}
@@ -171,7 +171,7 @@ weights[lane % TM{% if i %} + {{ i }}u * LANES{% endif %}][at / 4u]
 {% endif %}
 {{ multiply("acc", fours, p, v) }}
         }
-        workgroupBarrier(); // everyone is done with the weights before they are overwritten
+        workgroupBarrier(); // the subgroup is done with the weights before it overwrites them
     }
     //# end
 {% for r in rows %}
