@@ -25,6 +25,7 @@ MATRIX_UNITS = {
     "gemm": "test_matrix_unit.py",
     "quantized": "test_byte_matrix_unit.py",
     "weights": "test_weights_matrix_unit.py",
+    "attention": "test_attention_units.py",
 }
 CHECK = "tests/cli/test_commands.py"
 
@@ -44,7 +45,10 @@ TESTS = (
         *("SwiftShader, a CPU", "Dawn from Python", "computed"),
         {op: "tests/gpu/test_engines.py" for op in OPS if op != "weights"},
     ),
-    Row("SwiftShader, a CPU", "Chromium; Dawn in node", "computed", dict.fromkeys(OPS, "tests/web/test_calls.py")),
+    Row(
+        *("SwiftShader, a CPU", "Chromium; Dawn in node", "computed"),
+        {op: "tests/web/test_calls.py" for op in OPS if op != "attention"},
+    ),
     Row(
         *("matrix units, on lavapipe", "wgpu from Python", "emulated"),
         {op: f"tests/gpu/{name}" for op, name in MATRIX_UNITS.items()},

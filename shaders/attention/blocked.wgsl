@@ -13,9 +13,9 @@
 //        ly = 0     ■ □ □                     keys      (lx + j*WX)*4 .. +3 of a step
 //             1     □ □ □                     columns   (lx + j*WX)*4 .. +3
 //
-// Edges: loads beyond the last query or key repeat it. Workgroup memory: the tiles, with rows of q, k and weights padded
-// by a vec4, so that the rows that a subgroup reads are in different banks. Four consecutive keys of an invocation are
-// BK/4 rows apart in k_tile, for the same reason.
+// Edges: loads beyond the last query or key repeat it. Workgroup memory: the tiles, with rows of q, k and weights
+// padded by a vec4, so that the rows that a subgroup reads are in different banks. Four consecutive keys of an
+// invocation are BK/4 rows apart in k_tile, for the same reason.
 {% import "common/attention.wgsl" as attention with context %}
 {% include "common/header.wgsl" %}
 {% set rows, keys, cols = range(kernel.tm), range(kernel.tk // 4), range(kernel.tn // 4) %}
@@ -102,7 +102,8 @@ fn main(
 {{ copy("q", kernel.bq, span, "start", "params.queries - 1u") }}
 {% endif %}
 {% for i in rows %}
-    let row_{{ i }} = {{ "min(start + ly + " ~ i ~ "u * WY, params.queries - 1u)" if s.edge_q else "start + ly + " ~ i ~ "u * WY" }};
+{% set row = "start + ly + " ~ i ~ "u * WY" %}
+    let row_{{ i }} = {{ "min(" ~ row ~ ", params.queries - 1u)" if s.edge_q else row }};
 {% if s.ranged %}
     let seen_{{ i }} = keys_of(entry, row_{{ i }});
 {% endif %}
@@ -146,7 +147,8 @@ fn main(
 {% for e in "xyzw" %}
 {% for i in rows %}
 {% for j in keys %}
-            score_{{ i }}_{{ j }} = fma(vec4f(q_{{ i }}.{{ e }}), vec4f({% for n in range(4) %}k_{{ j }}_{{ n }}.{{ e }}{{ ", " if n < 3 }}{% endfor %}), score_{{ i }}_{{ j }});
+{% set four %}{% for n in range(4) %}k_{{ j }}_{{ n }}.{{ e }}{{ ", " if n < 3 }}{% endfor %}{% endset %}
+            score_{{ i }}_{{ j }} = fma(vec4f(q_{{ i }}.{{ e }}), vec4f({{ four }}), score_{{ i }}_{{ j }});
 {% endfor %}
 {% endfor %}
 {% endfor %}

@@ -94,15 +94,18 @@ load_q4(q_base, {{ "min(" ~ row ~ ", params.queries - 1u)" if s.edge_q else row 
 {% macro k(j) %}
 {% if packed %}
 {% for kk in range(4) %}
-            let b_reg{{ kk }}_{{ j }} = textureLoad(k_texture, vec2u(k_x{{ " + " ~ j ~ "u * LANES" if j }}, c{{ " + " ~ kk ~ "u" if kk }}), k_layer);
+{% set place %}k_x{{ " + " ~ j ~ "u * LANES" if j }}, c{{ " + " ~ kk ~ "u" if kk }}{% endset %}
+            let b_reg{{ kk }}_{{ j }} = textureLoad(k_texture, vec2u({{ place }}), k_layer);
 {% endfor %}
 {% else %}
 {% for n in range(4) %}
-            let k_reg{{ n }}_{{ j }} = load_k4(k_base, min(k0 + column + {{ n }}u{{ " + " ~ j ~ "u * SPREAD" if j }}, last.y - 1u), c);
+{% set key %}k0 + column + {{ n }}u{{ " + " ~ j ~ "u * SPREAD" if j }}{% endset %}
+            let k_reg{{ n }}_{{ j }} = load_k4(k_base, min({{ key }}, last.y - 1u), c);
 {% endfor %}
 {% for kk in range(4) %}
 {% set c = "xyzw"[kk] %}
-            let b_reg{{ kk }}_{{ j }} = vec4f({% for n in range(4) %}k_reg{{ n }}_{{ j }}.{{ c }}{{ ", " if n < 3 }}{% endfor %});
+{% set four %}{% for n in range(4) %}k_reg{{ n }}_{{ j }}.{{ c }}{{ ", " if n < 3 }}{% endfor %}{% endset %}
+            let b_reg{{ kk }}_{{ j }} = vec4f({{ four }});
 {% endfor %}
 {% endif %}
 {% endmacro %}
@@ -120,12 +123,16 @@ load_q4(q_base, {{ "min(" ~ row ~ ", params.queries - 1u)" if s.edge_q else row 
             var score{{ j }} = scored4(score_{{ r }}_{{ j }}, mask_base, row, key{{ j }}, params.keys - 1u);
 {% if s.ranged or s.edge_k %}
             let keys{{ j }} = vec4u(key{{ j }}) + vec4u(0u, 1u, 2u, 3u);
-{% set seen = "(keys" ~ j ~ " >= vec4u(seen.x)) & (keys" ~ j ~ " < vec4u(seen.y))" if s.left or s.right else "keys" ~ j ~ " < vec4u(last.y)" %}
+{% set within %}(keys{{ j }} >= vec4u(seen.x)) & (keys{{ j }} < vec4u(seen.y)){% endset %}
+{% set seen = within if s.left or s.right else "keys" ~ j ~ " < vec4u(last.y)" %}
             score{{ j }} = select(vec4f(HIDDEN), score{{ j }}, {{ seen }});
 {% endif %}
             let pair{{ j }} = max(score{{ j }}.xy, score{{ j }}.zw);
 {% endfor %}
-            let own = {% for j in quads %}{{ "max(pair" ~ j ~ ", " if not loop.last else "pair" ~ j }}{% endfor %}{{ ")" * (quads | length - 1) }};
+            var own = pair0;
+{% for j in quads if j %}
+            own = max(own, pair{{ j }});
+{% endfor %}
             let larger = max(top_{{ r }}, subgroupMax(max(own.x, own.y)));
             let shrink = exp2(top_{{ r }} - larger);
             top_{{ r }} = larger;
@@ -141,7 +148,7 @@ load_q4(q_base, {{ "min(" ~ row ~ ", params.queries - 1u)" if s.edge_q else row 
 {% endfor %}
         }
 {% endfor %}
-        workgroupBarrier(); // the weights are complete before anyone reads them
+        workgroupBarrier(); // the subgroup has all weights before it reads them
         let end = min(STEP, last.y - k0);
         for (var at = 0u; at < end; at += 4u) {
 {% macro p(i) -%}
@@ -150,9 +157,11 @@ weights[lane % TM{% if i %} + {{ i }}u * LANES{% endif %}][at / 4u]
 {% macro v(j) %}
 {% for kk in range(4) %}
 {% if packed %}
-            let b_reg{{ kk }}_{{ j }} = textureLoad(v_texture, vec2u(lane{{ " + " ~ j ~ "u * LANES" if j }}, v_y{{ " + " ~ kk ~ "u" if kk }}), v_layer);
+{% set place %}lane{{ " + " ~ j ~ "u * LANES" if j }}, v_y{{ " + " ~ kk ~ "u" if kk }}{% endset %}
+            let b_reg{{ kk }}_{{ j }} = textureLoad(v_texture, vec2u({{ place }}), v_layer);
 {% else %}
-            let b_reg{{ kk }}_{{ j }} = load_v4(v_base, min(k0 + at + {{ kk }}u, last.y - 1u), column{{ " + " ~ j ~ "u * SPREAD" if j }});
+{% set key %}min(k0 + at + {{ kk }}u, last.y - 1u){% endset %}
+            let b_reg{{ kk }}_{{ j }} = load_v4(v_base, {{ key }}, column{{ " + " ~ j ~ "u * SPREAD" if j }});
 {% endif %}
 {% endfor %}
 {% endmacro %}
@@ -162,7 +171,7 @@ weights[lane % TM{% if i %} + {{ i }}u * LANES{% endif %}][at / 4u]
 {% endif %}
 {{ multiply("acc", fours, p, v) }}
         }
-        workgroupBarrier(); // everyone is done with the weights before they are overwritten
+        workgroupBarrier(); // the subgroup is done with the weights before it overwrites them
     }
     //# end
 {% for r in rows %}

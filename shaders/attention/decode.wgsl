@@ -104,14 +104,19 @@ fn main(
 {% endfor %}
 {% for r in rows %}
 {% for u in unroll %}
-        var product{{ r }}_{{ u }} = {% for c in columns %}dot(q{{ r }}_{{ c }}, k{{ u }}_{{ c }}){{ " + " if not loop.last }}{% endfor %};
+{% set dots %}
+{% for c in columns %}dot(q{{ r }}_{{ c }}, k{{ u }}_{{ c }}){{ " + " if not loop.last }}{% endfor %}
+{% endset %}
+        var product{{ r }}_{{ u }} = {{ dots }};
 {% macro added(other) %}product{{ r }}_{{ u }} + {{ other }}{% endmacro %}
 {{ exchanged("product" ~ r ~ "_" ~ u, 1, kernel.sharers, added) }}
 {% set score %}scored(product{{ r }}_{{ u }}, mask_base{{ r }}, query{{ r }}, at{{ u }}){% endset %}
 {% set ranged %}key{{ u }} >= seen{{ r }}.x && key{{ u }} < min(last, seen{{ r }}.y){% endset %}
-        let score{{ r }}_{{ u }} = select(HIDDEN, {{ score }}, {{ ranged if s.left or s.right else "key" ~ u ~ " < last" }});
+{% set seen = ranged if s.left or s.right else "key" ~ u ~ " < last" %}
+        let score{{ r }}_{{ u }} = select(HIDDEN, {{ score }}, {{ seen }});
 {% endfor %}
-        let larger{{ r }} = {% for u in unroll %}max(score{{ r }}_{{ u }}, {% endfor %}top{{ r }}{{ ")" * kernel.unroll }};
+{% set largest %}{% for u in unroll %}max(score{{ r }}_{{ u }}, {% endfor %}top{{ r }}{% endset %}
+        let larger{{ r }} = {{ largest }}{{ ")" * kernel.unroll }};
         let shrink{{ r }} = exp2(top{{ r }} - larger{{ r }});
         top{{ r }} = larger{{ r }};
         sum{{ r }} *= shrink{{ r }};

@@ -2,18 +2,19 @@
 //
 // Storage: q, k, v and o with a stride per axis; float16 q, k and v, bound by chunks of eight, or by elements; sums in
 // f32.
-// Changed from online: one instruction of a subgroup multiplies fragments of FM × FK and FK × FN. Fragments of q stay in
+// Changed from blocked: one instruction of a subgroup multiplies fragments of FM × FK and FK × FN. Those of q stay in
 // registers, those of the result accumulate there. A shader cannot access elements of a fragment: scores are written to
 // workgroup memory, PER_ROW lanes turn those of a query into weights, and these are read again as float16 fragments.
 // ACROSS subgroups share queries: each multiplies a part of the keys, then a part of the columns of v.
 // A row of the result must shrink when its maximum grows, but only lanes can multiply rows. So weights are powers of 2
 // of the distance from a reference, which the maximum exceeds by 0 to ROOM: then no weight overflows float16, and the
-// reference grows once or twice in a row. Only in such steps, results go through workgroup memory. AHEAD is the distance
-// of a new reference from the maximum: weights down to 2^-(14 + AHEAD) of the largest one are normal float16.
+// reference grows once or twice in a row. Only in such steps, results go through workgroup memory. AHEAD is how far a
+// new reference is from the maximum: weights down to 2^-(14 + AHEAD) of the largest one are normal float16.
 // The next tiles of k and v are loaded into registers while these are multiplied. Not measured on a GPU.
 // Edges: keys beyond the last one have the score HIDDEN, and zeros in v. Needs subgroups of exactly LANES lanes.
 // Workgroup memory: panels of k (or a fragment of o per subgroup), v and scores, whose lines are padded by 16 bytes.
 {% import "common/attention.wgsl" as attention with context %}
+{% import "common/attention_units.wgsl" as units with context %}
 {% include "common/header.wgsl" %}
 
 const ROOM: f32 = 15.0; // weights are at most 2^ROOM
@@ -38,56 +39,18 @@ var<workgroup> scales: array<f32, BQ>; // of each query's result
 var<workgroup> grown: array<u32, {{ kernel.subgroups }}>; // whether some of these are not 1
 
 {{ attention.constants() }}
-{# load_X8(base, token, column): eight columns as float16, zeros beyond the last one if `edge`. #}
-{% macro load8(x, edge) %}
-{% set columns = "width" if x in "qk" else "value_width" %}
-// Eight columns of {{ x }}, from `column` on{{ "; zeros beyond the last one" if edge }}
-fn load_{{ x }}8(base: u32, token: u32, column: u32) -> vec4<u32> {
-    let place = base + token * params.{{ x }}_strides.z;
-{% if s["vec_" ~ x] %}
-{% if edge %}
-    let at = min(column, params.{{ columns }} - 8u);
-    return select({{ x }}[(place + at) / 8u], vec4<u32>(), column >= params.{{ columns }});
-{% else %}
-    return {{ x }}[(place + column) / 8u];
-{% endif %}
-{% else %}
-    let last = params.{{ columns }} - 1u;
-{% for j in range(8) %}
-    let x{{ j }} = f32({{ x }}[place + min(column + {{ j }}u, last) * params.{{ x }}_strides.w]);
-{% endfor %}
-    let words = vec4<u32>(
-{% for j in range(0, 8, 2) %}
-        pack2x16float(vec2f(x{{ j }}, x{{ j + 1 }})),
-{% endfor %}
-    );
-{% if edge %}
-    let there = vec4<i32>(16 * i32(params.{{ columns }}) - 16 * i32(column)) - vec4<i32>(0, 32, 64, 96);
-    let bits = vec4<u32>(clamp(there, vec4<i32>(), vec4<i32>(32)));
-    return vec4<u32>(
-{% for c in "xyzw" %}
-        extractBits(words.{{ c }}, 0u, bits.{{ c }}),
-{% endfor %}
-    );
-{% else %}
-    return words;
-{% endif %}
-{% endif %}
-}
-
-{% endmacro %}
-{{ load8("q", s.edge_w) }}
-{{ load8("k", s.edge_w) }}
-{{ load8("v", s.edge_v) }}
+{{ units.load8("q", s.edge_w) }}
+{{ units.load8("k", s.edge_w) }}
+{{ units.load8("v", s.edge_v) }}
 {{ attention.store4() }}
 {{ attention.range() }}
 {{ attention.score4() }}
 {% set q_rows, q_parts = range(kernel.sm // kernel.fm), range(kernel.columns // kernel.fk) %}
 {% set s_columns, o_columns = range(kernel.keys // kernel.fn), range(kernel.values // kernel.across // kernel.fn) %}
 {% set fours = range(kernel.share // 4) %}
-{# A fragment from a panel, and to it #}
-{% macro load(kind, order, panel, place, line) -%}
-subgroupMatrixLoad<{{ kind }}, {{ order }}>(&{{ panel }}, {{ place }}, {{ line }})
+{# A fragment from this row and column of a panel with this length of lines, and to a place of it #}
+{% macro load(kind, panel, line, row, column, order="row_major") -%}
+subgroupMatrixLoad<{{ kind }}, {{ order }}>(&{{ panel }}, {{ row }}u * {{ line }} + {{ column }}u, {{ line }})
 {%- endmacro %}
 {% macro store(fragment, panel, place, line) -%}
 subgroupMatrixStore<row_major>(&{{ panel }}, {{ place }}, {{ fragment }}, {{ line }});
@@ -108,24 +71,7 @@ subgroupMatrixStore<row_major>(&{{ panel }}, {{ place }}, {{ fragment }}, {{ lin
         {{ x }}_tile[{{ x }}_panel{{ i }}][{{ x }}_place{{ i }}] = {{ x }}_next{{ i }};
 {% endfor %}
 {% endmacro %}
-{# The lanes' turns over the vec4 of a fragment of o in this subgroup's slot; `body` is called with the row and column. #}
 {% set slot = "k_tile[subgroup_col]" %}
-{% macro each_of_slot(r, body) %}
-{% for turn in range((kernel.slot + kernel.lanes - 1) // kernel.lanes) %}
-            {
-                let i = subgroup_lane{{ " + " ~ turn ~ "u * LANES" if turn }};
-{% if kernel.slot % kernel.lanes %}
-                if (i < SLOT) {
-{% endif %}
-                let member = subgroup_row * SM + {{ r * kernel.fm }}u + i / (FN / 4u);
-                let value = bitcast<vec4f>({{ slot }}[slot + i]) * scales[member];
-                {{ body() }}
-{% if kernel.slot % kernel.lanes %}
-                }
-{% endif %}
-            }
-{% endfor %}
-{% endmacro %}
 @compute @workgroup_size({{ kernel.invocations }})
 fn main(
     @builtin(workgroup_id) workgroup: vec3u,
@@ -185,7 +131,8 @@ fn main(
 {% endif %}
         let row = min(first_row + subgroup_row * SM + i / {{ here }}u, last_row);
         let column = i % {{ here }}u;
-        s_tile[subgroup][i / {{ here }}u * S_LINE + column] = load_q8(q_base, row, column * 8u{{ " + " ~ 8 * c ~ "u" if c }});
+{% set first = " + " ~ 8 * c ~ "u" if c else "" %}
+        s_tile[subgroup][i / {{ here }}u * S_LINE + column] = load_q8(q_base, row, column * 8u{{ first }});
 {% if kernel.sm * here % kernel.lanes %}
         }
 {% endif %}
@@ -194,7 +141,8 @@ fn main(
     workgroupBarrier(); // the columns are there
 {% for r in q_rows %}
 {% for kk in q_parts if c * 8 <= kk * kernel.fk < (c + here) * 8 %}
-    let q_{{ r }}_{{ kk }} = {{ load("Left", "row_major", "s_tile[subgroup]", (r * kernel.fm) ~ "u * S_LINE + " ~ (kk * kernel.fk // 8 - c) ~ "u", "S_LINE") }};
+{% set column = kk * kernel.fk // 8 - c %}
+    let q_{{ r }}_{{ kk }} = {{ load("Left", "s_tile[subgroup]", "S_LINE", r * kernel.fm, column) }};
 {% endfor %}
 {% endfor %}
     workgroupBarrier(); // they were read before others overwrite them
@@ -228,7 +176,8 @@ fn main(
             var s_{{ r }} = Result();
 {% endfor %}
 {% for kk in q_parts %}
-            let k_{{ kk }} = {{ load("Right", "col_major", "k_tile[subgroup_col]", (n * kernel.fn) ~ "u * K_LINE + " ~ (kk * kernel.fk // 8) ~ "u", "K_LINE") }};
+{% set column = kk * kernel.fk // 8 %}
+            let k_{{ kk }} = {{ load("Right", "k_tile[subgroup_col]", "K_LINE", n * kernel.fn, column, "col_major") }};
 {% for r in q_rows %}
             s_{{ r }} = subgroupMatrixMultiplyAccumulate(q_{{ r }}_{{ kk }}, k_{{ kk }}, s_{{ r }});
 {% endfor %}
@@ -241,19 +190,21 @@ fn main(
         workgroupBarrier(); // the scores, and the tile of v, are complete
         let key = k0 + part * SHARE;
 {% for j in fours %}
-        var score{{ j }} = scored4(bitcast<vec4f>(s_tile[s_panel][s_place + {{ j }}u]), mask_base, row, key + {{ 4 * j }}u, params.keys - 1u);
+{% set product %}bitcast<vec4f>(s_tile[s_panel][s_place + {{ j }}u]){% endset %}
+        var score{{ j }} = scored4({{ product }}, mask_base, row, key + {{ 4 * j }}u, params.keys - 1u);
 {% endfor %}
         if (k0 < whole.x || k0 + BK > whole.y) {
 {% for j in fours %}
             let keys{{ j }} = vec4u(key) + vec4u({{ 4 * j }}u, {{ 4 * j + 1 }}u, {{ 4 * j + 2 }}u, {{ 4 * j + 3 }}u);
-{% if s.left or s.right %}
-            score{{ j }} = select(vec4f(HIDDEN), score{{ j }}, (keys{{ j }} >= vec4u(seen.x)) & (keys{{ j }} < vec4u(seen.y)));
-{% else %}
-            score{{ j }} = select(vec4f(HIDDEN), score{{ j }}, keys{{ j }} < vec4u(end));
-{% endif %}
+{% set within %}(keys{{ j }} >= vec4u(seen.x)) & (keys{{ j }} < vec4u(seen.y)){% endset %}
+{% set seen = within if s.left or s.right else "keys" ~ j ~ " < vec4u(end)" %}
+            score{{ j }} = select(vec4f(HIDDEN), score{{ j }}, {{ seen }});
 {% endfor %}
         }
-        let largest4 = {% for j in fours %}{{ "max(score" ~ j ~ ", " if not loop.last else "score" ~ j }}{% endfor %}{{ ")" * (fours | length - 1) }};
+        var largest4 = score0;
+{% for j in fours if j %}
+        largest4 = max(largest4, score{{ j }});
+{% endfor %}
         var largest = max(max(largest4.x, largest4.y), max(largest4.z, largest4.w));
 {% for bit in range(8) if 2 ** bit < kernel.per_row %}
         largest = max(largest, subgroupShuffleXor(largest, {{ 2 ** bit }}u));
@@ -289,9 +240,9 @@ fn main(
 {{ store("acc_" ~ r ~ "_" ~ n, slot, "slot", "FN / 4u") }}
             workgroupBarrier(); // the fragment is there
 {% macro back() %}{{ slot }}[slot + i] = bitcast<vec4<u32>>(value);{% endmacro %}
-{{ each_of_slot(r, back) }}
+{{ units.each_of_slot(slot, r, back) }}
             workgroupBarrier(); // it is corrected
-            acc_{{ r }}_{{ n }} = {{ load("Result", "row_major", slot, "slot", "FN / 4u") }};
+            acc_{{ r }}_{{ n }} = subgroupMatrixLoad<Result, row_major>(&{{ slot }}, slot, FN / 4u);
             workgroupBarrier(); // it was read before others overwrite it
 {% endfor %}
 {% endfor %}
@@ -300,12 +251,13 @@ fn main(
 {% for kk in range(kernel.bk // kernel.fk) %}
 {% set first = kk * kernel.fk % kernel.keys %}
 {% set place = first // kernel.share * kernel.share // 4 + first % kernel.share // 8 %}
+{% set panel = "s_tile[subgroup_row * ACROSS + " ~ (kk * kernel.fk // kernel.keys) ~ "u]" %}
         { // {{ kernel.fk }} keys
 {% for r in q_rows %}
-            let p_{{ r }} = {{ load("Left", "row_major", "s_tile[subgroup_row * ACROSS + " ~ (kk * kernel.fk // kernel.keys) ~ "u]", (r * kernel.fm) ~ "u * S_LINE + " ~ place ~ "u", "S_LINE") }};
+            let p_{{ r }} = {{ load("Left", panel, "S_LINE", r * kernel.fm, place) }};
 {% endfor %}
 {% for n in o_columns %}
-            let v_{{ n }} = {{ load("Right", "row_major", "v_tile[subgroup_col]", (kk * kernel.fk) ~ "u * V_LINE + " ~ (n * kernel.fn // 8) ~ "u", "V_LINE") }};
+            let v_{{ n }} = {{ load("Right", "v_tile[subgroup_col]", "V_LINE", kk * kernel.fk, n * kernel.fn // 8) }};
 {% for r in q_rows %}
             acc_{{ r }}_{{ n }} = subgroupMatrixMultiplyAccumulate(p_{{ r }}, v_{{ n }}, acc_{{ r }}_{{ n }});
 {% endfor %}
@@ -328,10 +280,11 @@ fn main(
     workgroupBarrier(); // the fragment is there
 {% macro out() %}
 if (first_row + member <= last_row) {
-    store_o4(o_base, first_row + member, subgroup_col * (VALUES / ACROSS) + {{ n * kernel.fn }}u + i % (FN / 4u) * 4u, value);
+    let column = subgroup_col * (VALUES / ACROSS) + {{ n * kernel.fn }}u + i % (FN / 4u) * 4u;
+    store_o4(o_base, first_row + member, column, value);
 }
 {% endmacro %}
-{{ each_of_slot(r, out) }}
+{{ units.each_of_slot(slot, r, out) }}
 {% if not (loop.last and r == q_rows | length - 1) %}
     workgroupBarrier(); // it was read before the next one overwrites it
 {% endif %}

@@ -1,7 +1,7 @@
 // pack_v: copies v to a texture, which CPU drivers read a vector register at a time; second dispatch of cpu.
 //
-// Storage: v with a stride per axis. Texel (x, y) of a layer has columns 4x to 4x + 3 of key y; a layer has DEPTH texels
-// along y, and each head of v one or more layers.
+// Storage: v with a stride per axis. Texel (x, y) of a layer has columns 4x to 4x + 3 of key y; a layer has DEPTH
+// texels along y, and each head of v one or more layers.
 // An invocation copies four columns of four keys. Edges: zeros beyond the last column, and beyond the last key of a
 // sequence, since weights of 0 are multiplied by them. Workgroup memory: none.
 {% import "common/attention.wgsl" as attention with context %}

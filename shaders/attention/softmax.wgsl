@@ -18,7 +18,8 @@ var<workgroup> parts: array<f32, LANES>;
     parts[lane] = {{ own }};
 {% set half = namespace(size=kernel.lanes // 2) %}
 {% for _ in range(12) if half.size %}
-    workgroupBarrier(); // the parts are there before anyone reads them
+{% set done = "the parts are there" if loop.first else "the halves of " ~ own ~ " are merged" %}
+    workgroupBarrier(); // {{ done }} before anyone reads them
     if (lane < {{ half.size }}u) {
         let a = parts[lane];
         let b = parts[lane + {{ half.size }}u];
@@ -28,7 +29,6 @@ var<workgroup> parts: array<f32, LANES>;
 {% endfor %}
     workgroupBarrier(); // the result is there
     let all_{{ own }} = parts[0];
-    workgroupBarrier(); // everyone has it before the memory is reused
 {% else %}
     let all_{{ own }} = {{ own }};
 {% endif %}
@@ -47,6 +47,9 @@ fn main(
         top = max(top, scores[line + key]);
     }
 {{ combined("top", "max(a, b)") }}
+{% if kernel.lanes > 1 %}
+    workgroupBarrier(); // everyone has it before the memory is reused
+{% endif %}
     var sum = 0.0;
     for (var key = seen.x + lane; key < seen.y; key += LANES) {
         sum += exp2(scores[line + key] - all_top);

@@ -35,7 +35,9 @@ fn main(
     for (var key = begin; key < end; key++) {
         let value = load_v4(v_base, key, column);
 {% for i in range(4) %}
-        let weight{{ i }} = {{ "select(0.0, scores[line" ~ i ~ " + key], key >= seen" ~ i ~ ".x && key < seen" ~ i ~ ".y)" if s.left or s.right else "scores[line" ~ i ~ " + key]" }};
+{% set weight %}scores[line{{ i }} + key]{% endset %}
+{% set seen %}key >= seen{{ i }}.x && key < seen{{ i }}.y{% endset %}
+        let weight{{ i }} = {{ "select(0.0, " ~ weight ~ ", " ~ seen ~ ")" if s.left or s.right else weight }};
         acc{{ i }} = fma(vec4f(weight{{ i }}), value, acc{{ i }});
 {% endfor %}
     }

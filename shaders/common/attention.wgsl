@@ -52,13 +52,14 @@ fn load_{{ x }}4(base: u32, token: u32, column: u32) -> vec4f {
 {% endif %}
 {% else %}
     let columns = vec4u(column) + vec4u(0u, 1u, 2u, 3u);
-    let at = vec4u(place) + min(columns, vec4u(params.{{ columns }} - 1u)) * params.{{ x }}_strides.w;
+{% set within = "min(columns, vec4u(params." ~ columns ~ " - 1u))" if edge else "columns" %}
+    let at = vec4u(place) + {{ within }} * params.{{ x }}_strides.w;
     let found = vec4f(
 {% for c in "xyzw" %}
         {{ stored.load(s.dtype, x, "at." ~ c) }},
 {% endfor %}
     );
-    return select(found, vec4f(), columns >= vec4u(params.{{ columns }}));
+    return {{ "select(found, vec4f(), columns >= vec4u(params." ~ columns ~ "))" if edge else "found" }};
 {% endif %}
 }
 

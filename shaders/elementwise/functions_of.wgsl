@@ -43,7 +43,8 @@ fn exp_{{ f }}(x: {{ f }}) -> {{ f }} {
 fn log_{{ f }}(x: {{ f }}) -> {{ f }} {
     let small = abs(x) < {{ f }}(0x1p-126f);
     let finite = log(select(x, x * 0x1p24f, small)) - select({{ f }}(), {{ f }}(16.635532), small);
-    let real = select(finite, {{ f }}(bitcast<f32>(0xff800000u ^ params.zero)), select(x, x * 0x1p24f, small) == {{ f }}());
+    let infinite = select(x, x * 0x1p24f, small) == {{ f }}();
+    let real = select(finite, {{ f }}(bitcast<f32>(0xff800000u ^ params.zero)), infinite);
     let undefined = bitcast<{{ f }}>(bitcast<{{ u }}>(x) | {{ u }}(0x7fc00000u));
     return select(real, undefined, ({{ is_nan("x") }}) {{ or }} (x < {{ f }}()));
 }

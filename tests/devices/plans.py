@@ -47,6 +47,13 @@ ARRAYS = (
     *((100_000, 9, 1), (30_000, 300, 1), (65, 3443, 1), (3, 77, 65), (1, 1000, 1000), (1, 2048, 8192), (190, 2045, 28)),
     *((1, 300_000, 64), (8, 12, 100_000), (1, 377_902, 44), (16, 16, 16), (2, 33_298, 1), (500, 1000, 3)),
 )
+# Queries, keys, columns and heads of attention: prompts, few queries of long ones, narrow and wide heads, ragged edges.
+TOKENS = (
+    *((1, 1, 1, 1), (16, 16, 16, 1), (64, 64, 64, 2), (100, 99, 61, 3), (512, 512, 64, 8), (2048, 2048, 64, 12)),
+    *((4096, 4096, 128, 16), (1, 1024, 64, 8), (1, 8192, 128, 32), (4, 4096, 80, 8), (8, 255, 64, 4), (9, 300, 64, 4)),
+    *((333, 333, 40, 5), (64, 1500, 96, 6), (1024, 1024, 256, 2), (1, 2048, 256, 8), (77, 77, 257, 1)),
+    *((33, 65, 500, 2), (1, 50_000, 64, 1), (3000, 20, 32, 7)),
+)
 MADE: dict[str, tuple[Callable[[Any], Problem], tuple[Any, ...]]] = {  # the problem of a size, and the sizes
     "float32": (lambda size: op_of("gemm").problem(size, "float32"), PRODUCTS),
     "float16, B transposed": (lambda size: op_of("gemm").problem(size, "float16", "nt"), PRODUCTS),
@@ -56,9 +63,11 @@ MADE: dict[str, tuple[Callable[[Any], Problem], tuple[Any, ...]]] = {  # the pro
     "softmax": (lambda size: op_of("normalise:softmax").problem(size, "float32"), ARRAYS),
     "GELU": (lambda size: op_of("elementwise:gelu").problem(size, "float32"), ARRAYS),
     "x0 * x1 + 1": (lambda size: expression("x0 * x1 + 1.0", F32, F32, (1, 1, 1, math.prod(size))), ARRAYS),
+    "attention": (lambda size: op_of("attention").problem(size, "float32"), TOKENS),
+    "causal attention, float16": (lambda size: op_of("attention:causal").problem(size, "float16"), TOKENS),
 }
 # The sizes that the page shows.
-SHOWN: dict[str, tuple[tuple[int, int, int], ...]] = {
+SHOWN: dict[str, tuple[tuple[int, ...], ...]] = {
     "float32": ((64, 64, 64), (256, 256, 256), (2048, 2048, 2048), (1, 4096, 4096), (512, 1, 2048), (64, 64, 50_000)),
     "float16, B transposed": ((64, 64, 64), (2048, 2048, 2048), (1, 4096, 4096)),
     "int8": ((64, 64, 64), (2048, 2048, 2048), (128, 128, 2048)),
@@ -67,6 +76,8 @@ SHOWN: dict[str, tuple[tuple[int, int, int], ...]] = {
     "softmax": ((64, 64, 1), (4096, 4096, 1), (1, 2048, 8192), (1, 300_000, 64)),
     "GELU": ((1000, 1000, 1),),
     "x0 * x1 + 1": ((1000, 1000, 1),),
+    "attention": ((512, 512, 64, 8), (1, 8192, 128, 32)),
+    "causal attention, float16": ((2048, 2048, 64, 12), (1, 1024, 64, 8)),
 }
 
 

@@ -30,6 +30,8 @@ with webmm.Device(engine="dawn") as gpu:
     assert np.abs(webmm.map(p, own, device=gpu) - expected).max() < 1e-4
     assert np.isclose(webmm.reduce(x, "sum").numpy(), a.sum())
     assert np.allclose(webmm.softmax(x).numpy().sum(axis=1), 1)
+    heads = x[None, :64]
+    assert np.allclose(webmm.attention(heads, heads, heads, scale=0.0).numpy(), a[:64].mean(axis=0), atol=1e-5)
     ends = gpu.array(np.array([0, -0.0, 1e-40, 1, np.inf], np.float32))
     assert np.log(ends).numpy().tolist()[:2] == [-np.inf, -np.inf]
     assert webmm.elementwise("x / -0.0", x=ends).numpy()[3] == -np.inf

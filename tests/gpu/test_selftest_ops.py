@@ -222,8 +222,7 @@ ENDS = {
     "log of 0": (
         *(
             "elementwise/functions_of.wgsl",
-            "let real = select(finite, {{ f }}(bitcast<f32>(0xff800000u ^ params.zero)), select(x, x * 0x1p24f, small)"
-            " == {{ f }}());",
+            "let real = select(finite, {{ f }}(bitcast<f32>(0xff800000u ^ params.zero)), infinite);",
             "let real = max(finite, {{ f }}(-88.0));",
         ),
         *(Fused(), expression.expression("log(x0)", F32, F32, (1, 1, 1, 512)), "expected -inf, got -88"),

@@ -21,7 +21,7 @@ import pytest
 
 from webmm import choose
 from webmm.choose import tables, tuned
-from webmm.dtypes import BYTES, F16, F32, F64, FLOATS, I32, MATRIX_DTYPES
+from webmm.dtypes import BOOL, BYTES, F16, F32, F64, FLOATS, I32, MATRIX_DTYPES
 from webmm.errors import WebmmError
 from webmm.kernels import STAGES
 from webmm.kernels.base import Capabilities, Kernel, MatrixShape
@@ -34,6 +34,7 @@ from webmm.page import core, steps
 from webmm.page.script.program import Program
 from webmm.page.script.values import value
 from webmm.problems import OPS
+from webmm.problems.attention import Attention, Heads, dense_heads
 from webmm.problems.base import Problem
 from webmm.problems.elementwise import Elementwise
 from webmm.problems.gemm import Gemm, gemm
@@ -264,9 +265,47 @@ def draw_elementwise(rng: random.Random) -> Elementwise:
     )
 
 
+def heads_of(rng: random.Random, heads: int, tokens: int, columns: int) -> Heads:
+    offset, row = rng.choice((0, 0, 1, 8)), columns + rng.choice((0, 0, 1, 4))
+    return rng.choice(
+        (
+            dense_heads(heads, tokens, columns, offset),
+            Heads(heads * tokens * row, tokens * row, row, 1, offset),
+            Heads(tokens * heads * columns, columns, heads * columns, 1),  # a projection's result, split into heads
+            Heads(heads * columns * tokens, columns * tokens, 1, tokens, offset),
+        )
+    )
+
+
+def draw_attention(rng: random.Random) -> Attention:
+    queries, keys = (rng.choice((1, 2, 5, 8, 16, 33, 64, 100, 512, 1024, 4096)) for _ in range(2))
+    width = rng.choice((1, 4, 30, 61, 64, 64, 80, 128, 256, 300))
+    value_width = rng.choice((width, width, 8, 96))
+    batch, kv_heads, group = rng.choice((1, 3)), rng.choice((1, 2, 3)), rng.choice((1, 1, 4))
+    heads, dtype, lengths = kv_heads * group, rng.choice((F32, F16, *MATRIX_DTYPES)), rng.random() < 0.3
+    masks = None, Heads(0, 0, keys, 1), dense_heads(heads, queries, keys)
+    mask = rng.choice((None, *masks))
+    return Attention(
+        *(batch, heads, kv_heads, queries, keys, width, value_width, dtype, rng.choice((dtype, F32))),
+        *(heads_of(rng, heads, queries, width), heads_of(rng, kv_heads, keys, width)),
+        *(heads_of(rng, kv_heads, keys, value_width), heads_of(rng, heads, queries, value_width)),
+        scale=rng.choice((0.125, width**-0.5)),
+        softcap=rng.choice((0.0, 0.0, 30.0)),
+        **dict(zip(("left", "right"), rng.choices((-1, -1, 0, 7), k=2), strict=True)),
+        shift=rng.choice((0, 5, keys - queries)),
+        from_end=lengths and rng.random() < 0.5,
+        mask=mask,
+        mask_dtype=None if mask is None else rng.choice((BOOL, *MATRIX_DTYPES)),
+        lengths=lengths,
+        lengths_offset=rng.choice((0, 3)) if lengths else 0,
+        first_key=rng.choice((0, 5)) if lengths else 0,
+    )
+
+
 DRAWN: dict[str, Callable[[random.Random], Problem]] = {
     **{"gemm": draw_gemm, "quantized": draw_quantized, "weights": draw_weights},
     **{"reduce": draw_reduce, "normalise": draw_normalise, "elementwise": draw_elementwise},
+    **{"attention": draw_attention},
 }
 
 

@@ -7,6 +7,7 @@ import functools
 import math
 import random
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,7 +29,9 @@ DRAWS = 150  # of each op
 
 
 def evaluated(formula: str, sizes: dict[str, int]) -> int:
-    return int(eval(formula, {"ceil": math.ceil, "min": min}, sizes))
+    vectors = {name.split(".")[0] for name in sizes if "." in name}
+    axes = {x: SimpleNamespace(**{axis: sizes[f"{x}.{axis}"] for axis in "xyzw"}) for x in vectors}
+    return int(eval(formula, {"ceil": math.ceil, "min": min}, {**sizes, **axes}))
 
 
 def holds(rules: dict[str, dict[str, Any]], sizes: dict[str, int]) -> bool:
@@ -95,6 +98,7 @@ SIZED = (
     "y_offset",
     "size",
     "x_offset",
+    *("queries", "keys", "width", "value_width", "q", "v", "o"),  # and k, of attention a layout
 )
 
 

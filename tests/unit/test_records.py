@@ -157,6 +157,7 @@ CALLS = {
     "reduce": ("reduce(",),
     "normalise": ("softmax(",),
     "elementwise": ("elementwise(",),
+    "attention": ("attention(", "kernels.attention"),
 }
 
 

@@ -18,7 +18,7 @@ from webmm.kernels.attention.three_calls import ThreeCalls
 from webmm.kernels.base import Capabilities, ceil_div
 from webmm.problems.attention import Attention
 
-MOST_HELD = 256  # columns that an invocation holds
+MOST_HELD = 256  # columns of the rows that invocations or tiles hold
 MOST_LANES = 16  # of CPU drivers' subgroups
 LEAST_LANES = 4
 LONG = 512  # keys from which on a lane has more of them
@@ -123,6 +123,8 @@ def on_matrix_units(problem: Attention, device: Capabilities) -> list[MatrixUnit
 def tiles(problem: Attention, device: Capabilities) -> Iterator[Blocked]:
     """Yield the kernels with tiles in workgroup memory that fit, the largest that keep all of the GPU busy first."""
     p = problem
+    if max(p.width, p.value_width) > MOST_HELD:
+        return
     fitting = []
     for bq, bk, tm, wx, span in TILES:
         columns = held(p.width) if p.width <= span else _padded(p.width, span)

@@ -66,6 +66,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.kernels.subgroups": ("SIZE_CONTROL", "SIZES", "pinned"),
     "webmm.page.stages": ("configurations", "light", "offered", "refused"),
     "webmm.wgsl.params": ("layout",),
+    "webmm.problems.attention": ("Attention", "Heads"),
     "webmm.problems.base": ("Extent", "check_floats"),
     "webmm.problems.elementwise": ("Elementwise",),
     "webmm.problems.gemm": ("PRECISIONS", "Gemm", "gemm"),

@@ -121,7 +121,7 @@ class AttentionKernel(Kernel[Attention]):
 
     op = "attention"
     params: ClassVar[type[Params]] = AttentionParams
-    vectorizes: ClassVar[bool] = True  # whether it reads and writes vec4 where it can
+    edges: ClassVar[str] = ""  # whether its text has tests for partial tiles of queries, "q", and of keys, "k"
 
     @property
     def tile_q(self) -> int:
@@ -192,17 +192,26 @@ class AttentionKernel(Kernel[Attention]):
         )
 
     def assumptions(self, choices: AttentionChoices) -> Iterator[Assumption]:
-        """Yield the sizes at which arrays can be accessed as vec4, and no tile is partial."""
-        del choices
-        if self.vectorizes:
-            for x, columns in (("q", "width"), ("k", "width"), ("v", "value_width"), ("o", "value_width")):
+        """Yield the sizes at which the arrays that it binds can be accessed by vectors, and no tile is partial."""
+        bound = [binding.name for binding in self.bindings(choices)]
+        for x, columns in (("q", "width"), ("k", "width"), ("v", "value_width"), ("o", "value_width")):
+            if x in bound:
                 strides = [f"{x}_strides.{axis}" for axis in "xyz"]
-                aligned = multiples(FOUR, columns, f"{x}_offset", *strides)
+                aligned = multiples(self.vector(x), columns, f"{x}_offset", *strides)
                 yield Assumption(f"vec_{x}", True, (Condition(f"{x}_strides.w", equals=1), *aligned))
-        yield Assumption("edge_q", False, multiples(self.tile_q, "queries"))
-        yield Assumption("edge_k", False, multiples(self.tile_k, "keys"))
-        yield Assumption("edge_w", False, multiples(self.tile_w, "width"))
-        yield Assumption("edge_v", False, multiples(self.tile_v, "value_width"))
+        if "q" in self.edges:
+            yield Assumption("edge_q", False, multiples(self.tile_q, "queries"))
+        if "k" in self.edges and not choices.ranged:  # a range of keys is tested anyway
+            yield Assumption("edge_k", False, multiples(self.tile_k, "keys"))
+        if "q" in bound or "k" in bound:
+            yield Assumption("edge_w", False, multiples(self.tile_w, "width"))
+        if "v" in bound:
+            yield Assumption("edge_v", False, multiples(self.tile_v, "value_width"))
+
+    def vector(self, x: str) -> int:
+        """Return how many columns of q, k, v or o it accesses at once, if these are adjacent and aligned."""
+        del x
+        return FOUR
 
     def places(self, problem: Attention) -> dict[str, tuple[str, str]]:
         """Return the places of the elements of each buffer, and their numbers."""

@@ -22,6 +22,7 @@ class Blocked(HeldRows):
     name = "blocked"
     follows = "online"
     summary = "tiles in workgroup memory and in registers"
+    edges = "qk"
 
     bq: int = tunable(64, (8, 16, 32, 64, 128), "queries of a workgroup")
     bk: int = tunable(32, (16, 32, 64), "keys of a step")

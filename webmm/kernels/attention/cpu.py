@@ -20,6 +20,7 @@ class Cpu(AttentionKernel):
     name = "cpu"
     follows = "online"
     summary = "for CPU adapters: rows broadcast within a subgroup"
+    edges = "qk"
 
     lanes: int = tunable(8, (4, 8), "lanes of a workgroup, which is one subgroup", most=16)
     tm: int = tunable(16, (1, 4, 8, 16, 32), "queries of a workgroup")

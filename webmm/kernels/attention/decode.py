@@ -8,7 +8,7 @@ from typing import Any
 
 from webmm.kernels.attention.base import FOUR, AttentionChoices, AttentionKernel, HeldRows
 from webmm.kernels.base import Binding, Capabilities, Kernel, Scratch, Texture, ceil_div, fold, tunable
-from webmm.kernels.sizes import Assumption, folded
+from webmm.kernels.sizes import folded
 from webmm.problems.attention import Attention
 
 PARTIAL = "partial"
@@ -107,11 +107,6 @@ class Decode(HeldRows):
             divided = each.name == "o" and self.splits > 1
             yield replace(each, name=PARTIAL, wgsl_type="array<vec4f>") if divided else each
 
-    def assumptions(self, choices: AttentionChoices) -> Iterator[Assumption]:
-        """Yield those of any stage, but for o, which several splits do not write, and the edges of tiles."""
-        unused = ("edge_q", "edge_k", "vec_o" if self.splits > 1 else "")
-        yield from (each for each in super().assumptions(choices) if each.choice not in unused)
-
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Require whole subgroups of whole groups, and whole rows for a group."""
         yield from super().constraints()
@@ -161,10 +156,6 @@ class Combine(AttentionKernel):
     def tile_v(self) -> int:
         """All columns."""
         return self.values
-
-    def assumptions(self, choices: AttentionChoices) -> Iterator[Assumption]:
-        """Yield what it assumes of o."""
-        yield from (each for each in super().assumptions(choices) if each.choice == "vec_o")
 
     def bindings(self, spec: AttentionChoices) -> Iterator[Binding]:
         """Yield the partial results, and o."""

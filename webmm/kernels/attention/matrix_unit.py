@@ -9,7 +9,6 @@ from typing import ClassVar
 from webmm.dtypes import F16
 from webmm.kernels.attention.base import FOUR, AttentionChoices, HeldRows
 from webmm.kernels.base import Binding, Capabilities, MatrixShape, tunable
-from webmm.kernels.sizes import Assumption, Condition, multiples
 from webmm.problems.attention import Attention
 
 CHUNK = 8  # float16 that an invocation loads at once
@@ -23,7 +22,7 @@ class MatrixUnit(HeldRows):
     """
 
     name = "matrix_unit"
-    follows = "decode"
+    follows = "blocked"
     summary = "float16 fragments on matrix units, scores in workgroup memory"
     not_in: ClassVar[Mapping[str, str]] = {"naga": "wgpu does not enable matrix units"}
     features = F16.features
@@ -136,17 +135,9 @@ class MatrixUnit(HeldRows):
             chunks = each.name in ("q", "k", "v") and getattr(spec, f"vec_{each.name}")
             yield replace(each, wgsl_type="array<vec4<u32>>") if chunks else each
 
-    def assumptions(self, choices: AttentionChoices) -> Iterator[Assumption]:
-        """Yield those of any stage, but with chunks of q, k and v; the edges of tiles are the same text."""
-        for each in super().assumptions(choices):
-            x = each.choice[-1]
-            if each.choice in ("vec_q", "vec_k", "vec_v"):
-                columns = "value_width" if x == "v" else "width"
-                strides = [f"{x}_strides.{axis}" for axis in "xyz"]
-                aligned = multiples(CHUNK, columns, f"{x}_offset", *strides)
-                yield Assumption(each.choice, True, (Condition(f"{x}_strides.w", equals=1), *aligned))
-            elif each.choice not in ("edge_q", "edge_k"):
-                yield each
+    def vector(self, x: str) -> int:
+        """Return a chunk for q, k and v, and a vec4 for o."""
+        return super().vector(x) if x == "o" else CHUNK
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Require whole fragments, and equal shares of loads and of scores."""

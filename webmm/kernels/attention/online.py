@@ -18,6 +18,7 @@ class Online(HeldRows):
     name = "online"
     follows = "three_calls"
     summary = "a running maximum and sum instead of scores in memory"
+    edges = "q"
 
     size: int = tunable(32, (8, 32, 64, 128), "queries of a workgroup, one per invocation")
 
