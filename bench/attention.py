@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from results import header
 
 from webmm.cases import OPS
 from webmm.cases.attention import plain
@@ -24,7 +25,7 @@ from webmm.dtypes import F16, F32, DType
 from webmm.engine.device import Device
 from webmm.measure import roofline
 from webmm.measure.bench import measure
-from webmm.measure.records import lines, provenance
+from webmm.measure.records import lines
 from webmm.problems.attention import Attention, dense_heads
 
 REPEATS, WARM_UP = 20, 0.3  # of PyTorch's calls; seconds
@@ -115,7 +116,7 @@ def main(adapter: str, engine: str, output: Path) -> None:
         for row in rows(device, torch):
             print(row, flush=True)
             found.append(row)
-        about = provenance() | {"device": str(device.info)}
+        about = header(device.engine.version(), device.info)
     output.write_text(lines({**about, "problems": found}), encoding="utf-8")
 
 

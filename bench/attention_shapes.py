@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from results import header
 
 import webmm
-from webmm.measure.records import lines, provenance
+from webmm.measure.records import lines
 
 WIDTHS = (40, 64, 64, 80, 96, 128, 256)
 MOST_HEADS, MOST_TOKENS = 64, 8192
@@ -94,7 +95,7 @@ def measure(adapter: str, engine: str, dtype: str, seeds: str, count: int, secon
                 break
             rows.append(measured(device, row, dtype or "float32"))
             print(json.dumps(rows[-1] | {"ratio": round(ratio(rows[-1]), 2)}), flush=True)
-        about = provenance() | {"device": str(device.info)}
+        about = header(device.engine.version(), device.info)
     output.write_text(lines({**about, "problems": rows}), encoding="utf-8")
     ratios = sorted(map(ratio, rows))
     mean = math.exp(statistics.fmean(map(math.log, ratios)))
