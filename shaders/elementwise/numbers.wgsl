@@ -11,6 +11,10 @@ fn is_negative(x: f32) -> bool {
     return bitcast<u32>(x) >= SIGN_BIT;
 }
 
+fn nan_of(x: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(x) | 0x7fc00000u);
+}
+
 // x with the sign of y; drivers that take subnormals for 0 keep these bits
 fn copysign_number(x: f32, y: f32) -> f32 {
     return bitcast<f32>(magnitude_bits(x) | (bitcast<u32>(y) & SIGN_BIT));

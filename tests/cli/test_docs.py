@@ -57,7 +57,7 @@ def test_every_python_block_has_its_output() -> None:
 # Quotes from examples/, whose files are run by other tests.
 QUOTES = [
     pytest.param(quote, id=f"{page} {i}")
-    for page in ("extending", "building-blocks", "decoding")
+    for page in ("extending", "building-blocks", "decoding", "attention")
     for i, quote in enumerate(
         re.findall(r"```(?:py|wgsl)\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), flags=re.DOTALL)
     )
