@@ -41,7 +41,7 @@ var<workgroup> parts: array<array<f32, WX>, BQ>;
 {{ attention.store4() }}
 {{ attention.range() }}
 {{ attention.score4() }}
-{# Copy a tile of x, from column `from`, whose first row is `first` and last one at most `last`; `slot` writes the place of a row. #}
+{# Copy a tile of x from column `from`, whose first row is `first` and last one at most `last`; `slot` is its place. #}
 {% macro copy(x, count, columns, first, last, from="") %}
 {% set width = columns // 4 %}
 {% for u in range(kernel.shares(count, columns)) %}

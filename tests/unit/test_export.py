@@ -30,7 +30,9 @@ DRAWS = 150  # of each op
 
 def evaluated(formula: str, sizes: dict[str, int]) -> int:
     vectors = {name.split(".")[0] for name in sizes if "." in name}
-    axes = {x: SimpleNamespace(**{axis: sizes[f"{x}.{axis}"] for axis in "xyzw"}) for x in vectors}
+    axes = {
+        x: SimpleNamespace(**{axis: sizes[f"{x}.{axis}"] for axis in "xyzw" if f"{x}.{axis}" in sizes}) for x in vectors
+    }
     return int(eval(formula, {"ceil": math.ceil, "min": min}, {**sizes, **axes}))
 
 
