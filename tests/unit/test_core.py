@@ -93,12 +93,16 @@ def script(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 HEAD = """
 import * as $ from "./python.js";
-import * as core from "./bundle/core.js";
+import * as first from "./bundle/core.js";
+import * as late from "./bundle/late.js";
 import * as exported from "./bundle/export.js";
 import * as drawings from "./bundle/drawings.js";
 import "./dom.js";
 import { filledIn } from "./templates.js";
 TEMPLATES
+const core = { ...first, ...late };
+for (const [op, stages] of late.LATE_STAGES) first.STAGES.set(op, stages);
+for (const [op, column] of late.LATE_COLUMNS) first.COLUMNS.set(op, column);
 $.provide("webmm.wgsl.render.filled_in", filledIn);
 const MODELS = PREDICTING;
 $.provide("webmm.choose.tables.shipped", () => MODELS);

@@ -24,6 +24,7 @@ export async function setup(app, root) {
   const { bundle, device } = app;
   const { legend, owner_of: ownerOf, pictured } = await bundle.module("drawings.js");
   const { change, gained, nearest, offered } = await bundle.module("panels.js");
+  await bundle.late();
   const ops = explained(app);
   /** @type {import("./ops.js").Explained} */
   let source = products(app);

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from webmm import plugins
 from webmm.errors import ConfigError
-from webmm.page import rows
+from webmm.page import late, rows
 from webmm.page.script import templates
 from webmm.page.script.names import Name, ScriptError
 from webmm.page.script.program import Program
@@ -36,7 +36,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         *("reduced_shape", "reduction_of"),
     ),
     "webmm.arguments.views": ("broadcast", "sliced", "transposed"),
-    "webmm.choose": ("candidates",),
+    "webmm.choose": ("COLUMNS", "candidates"),
     "webmm.choose.gemm": ("attainable", "pieces"),
     "webmm.choose.limits": ("dispatch_limits",),
     "webmm.choose.tables": ("model_of",),
@@ -66,7 +66,6 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.kernels.subgroups": ("SIZE_CONTROL", "SIZES", "pinned"),
     "webmm.page.stages": ("configurations", "light", "offered", "refused"),
     "webmm.wgsl.params": ("layout",),
-    "webmm.problems.attention": ("Attention", "Heads"),
     "webmm.problems.base": ("Extent", "check_floats"),
     "webmm.problems.elementwise": ("Elementwise",),
     "webmm.problems.gemm": ("PRECISIONS", "Gemm", "gemm"),
@@ -120,6 +119,10 @@ LATE: dict[str, tuple[Name, ...]] = {
         *(Name("webmm.page.settings", name) for name in ("nearest", "offered", "upcoming")),
     ),
     "foreign.js": tuple(Name("webmm.foreign.counts", name) for name in ("CHECKED", "Counts", "check_names")),
+    "late.js": (
+        *(Name("webmm.page.late", name) for name in ("LATE_COLUMNS", "LATE_STAGES")),
+        *(Name("webmm.problems.attention", name) for name in ("Attention", "Heads")),
+    ),
     "ops.js": tuple(Name("webmm.page.rows", name) for name in ("ROWS", "SHOWN", "FORMS", "FIELDS")),
 }
 BY_KEYWORD = ("described",)  # methods that JavaScript calls with keywords
@@ -127,8 +130,8 @@ BY_KEYWORD = ("described",)  # methods that JavaScript calls with keywords
 
 def modules(program: Program) -> dict[str, str]:
     """Return the texts of the translation's modules by file name."""
-    late = set(itertools.chain(*LATE.values()))
-    return program.texts({"core.js": [name for name in program.entries if name not in late], **LATE})
+    loaded_later = set(itertools.chain(*LATE.values()))
+    return program.texts({"core.js": [name for name in program.entries if name not in loaded_later], **LATE})
 
 
 def program() -> Program:
@@ -139,7 +142,8 @@ def program() -> Program:
         )
     entries = [Name(module, name) for module, names in EXPORTS.items() for name in names]
     by_keyword = {*templates.by_keyword(environment(), shader_folder()), *BY_KEYWORD}
-    return Program([*entries, *itertools.chain(*LATE.values())], DESCRIBED, by_keyword, {*UNUSED, *rows.omitted()})
+    names, omitted = [*entries, *itertools.chain(*LATE.values())], {*UNUSED, *rows.omitted()}
+    return Program(names, DESCRIBED, by_keyword, omitted, late.WITHOUT)
 
 
 def write_templates(folder: Path) -> int:

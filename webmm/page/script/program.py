@@ -41,7 +41,8 @@ class Program:
     """Translates `names` and everything that they need; objects that JavaScript passes in have attributes `described`.
 
     The names of parameters are kept for `names`, and for functions and methods called with keywords at run time, in
-    translated code or, if they are in `by_keyword`, by others. Methods in `omitted` (module.Class.method) are left out.
+    translated code or, if they are in `by_keyword`, by others. Methods in `omitted` (module.Class.method) are left out,
+    and so are the entries of dicts in `without` (module.name) under these keys.
     Functions that use Python-only names, and those in PROVIDED, call what JavaScript provides. Raises ScriptError, with
     file and line, for code outside the supported subset.
     """
@@ -52,10 +53,12 @@ class Program:
         described: Iterable[str] = (),
         by_keyword: Iterable[str] = (),
         omitted: Iterable[str] = (),
+        without: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.entries = list(names)
         self.described = set(described)
         self.omitted = set(omitted)
+        self.without = without or {}
         self.found: dict[Name, Definition] = {}
         self._needs: set[Name] = set()
         self._attributes: dict[str, tuple[str, ast.AST]] = {}
@@ -98,7 +101,9 @@ class Program:
         if isinstance(node, ast.FunctionDef):
             return self._function(name, node)
         try:
-            text, before = self._valued(name.value, str(name))
+            given, lost = name.value, self.without.get(str(name), ())
+            kept = {key: each for key, each in given.items() if key not in lost} if lost else given
+            text, before = self._valued(kept, str(name))
         except HostError as error:
             raise ScriptError(name.module, node, f"{name.name} has no counterpart in JavaScript: {error}") from error
         return Definition(f"export const «{name}» = {text};", before)
