@@ -80,10 +80,10 @@ export class Epilogue {
     const name = `own_${keyed(links.map((link) => `${link.wgsl} ${link.numbers} ${link.kinds} ${link.numpy}`).join("\n"))}`;
     if (!core.OWN.has(name)) {
       const own = make(core.Function, [name, links]);
-      const files = own.included.map((/** @type {string} */ file) => `elementwise/${file}`);
-      for (const each of files) await device.bundle.module(`templates/${each}.js`);
+      const paths = own.included.map((/** @type {string} */ file) => `elementwise/${file}`);
+      for (const each of paths) await device.bundle.module(`templates/${each}.js`);
       add(`epilogues/${name}.wgsl`, (scope) =>
-        [...files.map((/** @type {string} */ each) => include(`${each}.wgsl`, scope)), own.text].join("\n\n"),
+        [...paths.map((/** @type {string} */ each) => include(`${each}.wgsl`, scope)), own.text].join("\n\n"),
       );
       for (const width of [1, 4]) add(`epilogues/${name}/${width}.wgsl`, () => own.statements(width));
       core.OWN.set(name, own);

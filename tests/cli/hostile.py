@@ -376,6 +376,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     },
     "probe": {"2": "on or off", "{}": "on or off"},
     "selftest": {"2": "on or off", "{}": "on or off"},
+    "host_functions": {"2": "on or off", "{}": "on or off"},
     "log": {'"shout"': "neither a topic", '"\\u001b[31m"': r"'\x1b[31m'", "{a = 1}": "must be text"},
     "log_file": {'"missing/webmm.log"': "cannot write the log", '"."': "cannot write the log", "[]": "must be text"},
     "profile": {'"table"': "must be summary", '"missing/trace.json"': "cannot write the trace", "[]": "must be text"},

@@ -344,7 +344,7 @@ def test_explain_supports_every_op(webmm: Cli, op: str) -> None:
     first, *_ = lines = done.stdout.replace("\n    ", " ").splitlines()
     assert first.startswith(title)
     assert all(len(line) <= 100 or line.count(" ") < 4 for line in done.stdout.splitlines())
-    choice = next(line for line in lines if line.startswith("→"))[3:]
+    choice = next(line for line in done.stdout.splitlines() if line.startswith("→"))[3:]
     assert any(f". {choice}: " in line and " workgroups" in line for line in lines)
     if op == "reduce:max":
         assert webmm("explain", "512", "--op", "reduce:median").returncode == 2

@@ -16,8 +16,12 @@ from numpy.typing import NDArray
 from poisoned import WRITABLE
 
 import webmm
+from webmm.arguments.attention import seen_by
+from webmm.cases.attention import plain
+from webmm.cases.attention_reference import Given
 from webmm.dtypes import F32, dtype_of
 from webmm.measure.verify import bound, product_bound, sum_bound
+from webmm.problems.attention import dense_heads
 from webmm.problems.gemm import gemm as gemm_problem
 from webmm.problems.reduce import OPERATIONS
 from webmm.problems.scheme import Scheme, reference
@@ -246,6 +250,39 @@ def elementwise(draw: Draw) -> Result:
     return webmm.elementwise(expression, device=draw.device, **operands), exact, allowed, dtype
 
 
+def attention(draw: Draw) -> Result:
+    dtype, on_host = draw.dtype(), draw.setting("on the host", (False, False, True))
+    batch, shared, group = (draw.setting(name, (1, 2)) for name in ("batch", "heads of k", "heads of q for each"))
+    queries, keys = draw.size("queries", 33, empty=False), draw.size("keys", 65, empty=False)
+    width, wide = (draw.setting(name, (1, 8, 24, 33, 64)) for name in ("width", "value width"))
+    causal, softcap = draw.setting("causal", (False, True, "end")), draw.setting("softcap", (0.0, 0.0, 5.0))
+    window = draw.setting("window", ((-1, -1), (-1, -1), (9, -1), (5, 2)))
+    shapes = {"q": (shared * group, queries, width), "k": (shared, keys, width), "v": (shared, keys, wide)}
+    drawn = {name: draw.operand(name, draw.values((batch, *of), dtype), on_host) for name, of in shapes.items()}
+    if kind := draw.setting("mask", ("", "", "bool", "float32")):
+        values = draw.values((batch, shared * group, queries, keys), "float32")
+        drawn["mask"] = draw.operand("mask", values > 0 if kind == "bool" else values, on_host)
+    if draw.setting("lengths", (False, False, True)):
+        lengths = np.array([draw.pick("length", range(keys + 1)) for _ in range(batch)], np.int32)
+        drawn["lengths"] = (lengths, lengths)
+    seen, lengths = seen_by(causal, window), "lengths" in drawn
+    problem = replace(
+        plain((batch, shared * group, queries, keys, width), dtype_of(dtype)),
+        **{"kv_heads": shared, "value_width": wide, "softcap": softcap, "left": seen.left, "right": seen.right},
+        **{"shift": (0 if lengths else keys) - queries if seen.from_end else 0, "from_end": seen.from_end and lengths},
+        **{"lengths": lengths, "mask_dtype": dtype_of(kind) if kind else None},
+        mask=dense_heads(shared * group, queries, keys) if kind else None,
+    )
+    q, k, v = (drawn.pop(name) for name in "qkv")
+    found = webmm.attention(
+        *(q[0], k[0], v[0]),
+        **{name: given for name, (given, _) in drawn.items()},
+        **{"causal": causal, "softcap": softcap, "window": window, "device": draw.device},
+    )
+    held = {name: values for name, (_, values) in {"q": q, "k": k, "v": v, **drawn}.items()}
+    return found, *Given(problem, held).all_rows(), dtype
+
+
 def rotary(draw: Draw) -> Result:
     dtype, on_host = draw.dtype(), draw.setting("on the host", (False, False, True))
     tokens, pairs, of = draw.size("tokens", 33), draw.size("pairs", 33), draw.setting("type of cos", ("float32", dtype))
@@ -274,6 +311,7 @@ OPS = {
     "rms_norm": Row(rms_norm),
     "gelu": Row(gelu),
     "elementwise": Row(elementwise),
+    "attention": Row(attention),
     "rotary": Row(rotary),
 }
 

@@ -99,7 +99,8 @@ EACH = pytest.mark.parametrize(("op", "kernel", "size", "tags", "elements"), CAS
 
 
 def test_every_op_has_a_case():
-    assert {op.partition(":")[0] for op, *_ in CASES} | {"gemm"} == set(OPS)
+    untraced = {"attention"}  # whose kernels record no steps
+    assert {op.partition(":")[0] for op, *_ in CASES} | {"gemm"} | untraced == set(OPS)
 
 
 @pytest.mark.parametrize(("op", "kernel", "size", "tags", "elements"), sampled(CASES), ids=shown)

@@ -70,7 +70,7 @@ def test_explain_copies_the_shader(open_page) -> None:
 def test_explain_has_every_op(page) -> None:
     show(page, "explain")
     titles = page.locator("#explain-op option").all_inner_texts()
-    assert len(titles) == 10
+    assert len(titles) == 12
     assert "Row sums" in titles, "the stages that only the last ladders have"
     for i, title in enumerate(titles):
         page.select_option("#explain-op", str(i))

@@ -10,7 +10,7 @@ from webmm.dtypes import F16
 from webmm.engine.device import Device
 from webmm.kernels.attention.base import FOUR, AttentionKernel, held
 from webmm.kernels.attention.blocked import Blocked
-from webmm.kernels.attention.cpu import Cpu
+from webmm.kernels.attention.cpu_lanes import CpuLanes
 from webmm.kernels.attention.decode import SPLITS, Decode
 from webmm.kernels.attention.matrix_unit import MatrixUnit
 from webmm.kernels.attention.online import Online
@@ -157,5 +157,5 @@ def made_for_cpus(problem: Attention, lanes: int) -> list[AttentionKernel]:
     most = 8 if tn > WIDE else 16
     tm = next((rows for rows in FEW_ROWS if p.queries <= rows), most)
     tk = 16 if p.keys >= LONG and p.right < 0 and tm == 16 else 8
-    buffers = Cpu(lanes, tm, 8, tn, "buffer")
-    return [Cpu(lanes, tm, tk, tn), buffers] if lanes >= 8 and p.queries >= MANY else [buffers]
+    buffers = CpuLanes(lanes, tm, 8, tn, "buffer")
+    return [CpuLanes(lanes, tm, tk, tn), buffers] if lanes >= 8 and p.queries >= MANY else [buffers]

@@ -14,10 +14,10 @@ from webmm.problems.attention import Attention
 
 
 @dataclass(frozen=True)
-class Cpu(AttentionKernel):
+class CpuLanes(AttentionKernel):
     """A tile of `tm` queries per workgroup: one subgroup, whose lanes broadcast q and weights to each other."""
 
-    name = "cpu"
+    name = "cpu_lanes"
     follows = "online"
     summary = "for CPU adapters: rows broadcast within a subgroup"
     edges = "qk"
