@@ -1,4 +1,4 @@
-// cpu: attention for CPU adapters, TM queries per workgroup, which is one subgroup.
+// cpu_lanes: attention for CPU adapters, TM queries per workgroup, which is one subgroup.
 //
 // Storage: q, k, v and o with a stride per axis; sums in f32.
 // Changed from online: each loaded element of k and v is used for TM queries. For q·k, a lane holds TK keys of a step,

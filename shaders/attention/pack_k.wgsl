@@ -1,4 +1,4 @@
-// pack_k: copies k to a texture, which CPU drivers read a vector register at a time; first dispatch of cpu.
+// pack_k: copies k to a texture, which CPU drivers read a vector register at a time; first dispatch of cpu_lanes.
 //
 // Storage: k with a stride per axis. Texel (x, y) of a layer has column y of keys 4x to 4x + 3; a layer has DEPTH
 // texels along x, and each head of k one or more layers.

@@ -1,4 +1,4 @@
-// pack_v: copies v to a texture, which CPU drivers read a vector register at a time; second dispatch of cpu.
+// pack_v: copies v to a texture, which CPU drivers read a vector register at a time; second dispatch of cpu_lanes.
 //
 // Storage: v with a stride per axis. Texel (x, y) of a layer has columns 4x to 4x + 3 of key y; a layer has DEPTH
 // texels along y, and each head of v one or more layers.
