@@ -20,7 +20,7 @@ import { added, filledIn, render } from "./templates.js";
  * @typedef {{
  *   schema: string, version: string, report: string, address: string,
  *   dtypes: Record<string, {eps: number, tiny: number, features: string[]}>, ladders: string[], explained: number[],
- *   ops: Record<string, import("./ops.js").OpRow>, shown: [string, boolean][],
+ *   ops: Record<string, import("./ops.js").OpRow>, late: string[], shown: [string, boolean][],
  *   translated?: string[],
  *   tuned: Record<string, any>[], models: string[], cases: {m: number, n: number, k: number}[],
  * }} Index
@@ -135,6 +135,11 @@ export class Bundle {
       this.#modules.set(path, module);
     }
     return module;
+  }
+
+  /** @param {string} op @returns {Promise<Core>} the exports of core.js, and those of the op's own module if it has one, which is loaded once */
+  async op(op) {
+    return this.index.late.includes(op) ? { ...this.core, ...(await this.module(`${op}.js`)) } : this.core;
   }
 
   /** @param {string} op @param {string} [variant] by default the first @returns {Promise<Python>} the op's translated row: what the page knows of it */

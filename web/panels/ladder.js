@@ -199,7 +199,7 @@ function products(app) {
  */
 export function stepOf(bundle, rung, op = "gemm", dtype = op) {
   const { name, label, summary: words } = typeof rung === "string" ? { name: rung, label: rung, summary: "" } : rung;
-  if (!bundle.core.STAGES.get(op).has(name))
+  if (!bundle.core.STAGES.get(op)?.has(name))
     return { label, summary: words, follows: "", depth: 0, href: `#explain/${dtype}` };
   const { summary, follows } = bundle.stage(name, op);
   return { label, summary, follows, depth: bundle.core.depths(op).get(name), href: `#explain/${op}/${name}` };

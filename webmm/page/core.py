@@ -14,7 +14,7 @@ from webmm import plugins
 from webmm.errors import ConfigError
 from webmm.page import rows
 from webmm.page.script import templates
-from webmm.page.script.names import Name, ScriptError
+from webmm.page.script.names import LATE_OPS, Name, ScriptError
 from webmm.page.script.program import Program
 from webmm.wgsl.render import environment, shader_folder
 
@@ -25,11 +25,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.arguments.products": (
         *("batch_axes", "bias_kind", "check_bias", "check_in_place", "check_operands"),
         *("check_residual", "matrix_operand"),
-        *("matrix_shape", "problem_of", "problems", "quantized_of", "result_shape", "row_major", "weighted_of"),
-    ),
-    "webmm.arguments.quantized": (
-        *("check_integer_bias", "check_length", "check_sums", "check_zero_c", "furthest", "integer_range"),
-        *("quantized_shape", "result_dtype", "weighted_shape", "wrong_scale", "wrong_zero"),
+        *("matrix_shape", "problem_of", "problems", "result_shape", "row_major"),
     ),
     "webmm.arguments.rows": (
         *("axes_of", "check_axes", "check_vector", "each_ikj", "ikj", "ikj_shape", "normalisation_of", "of_nothing"),
@@ -66,13 +62,11 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.kernels.subgroups": ("SIZE_CONTROL", "SIZES", "pinned"),
     "webmm.page.stages": ("configurations", "light", "offered", "refused"),
     "webmm.wgsl.params": ("layout",),
-    "webmm.problems.attention": ("Attention", "Heads"),
     "webmm.problems.base": ("Extent", "check_floats"),
     "webmm.problems.elementwise": ("Elementwise",),
     "webmm.problems.gemm": ("PRECISIONS", "Gemm", "gemm"),
     "webmm.problems.normalise": ("NORMALISATIONS", "Normalisation", "check_normalised"),
     "webmm.problems.product": ("Operand", "layout_of"),
-    "webmm.problems.quantized": ("Quantized",),
     "webmm.problems.reduce": (
         "DECLARED",
         "OPERATIONS",
@@ -84,7 +78,6 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         "operation_of",
         "reduction",
     ),
-    "webmm.problems.weights": ("BITS", "BLOCKS", "WeightOnly"),
     "webmm.measure.records": ("Record",),
     "webmm.measure.roofline": ("BINDINGS", "COPY_WORKGROUP", "copy_bytes", "fma_variants"),
     "webmm.wgsl.render": ("ENTRY_POINT", "params_bytes", "render", "tidy"),
@@ -99,8 +92,34 @@ DESCRIBED = {
 UNUSED = ("webmm.kernels.base.Kernel.space",)  # methods that nothing on the page calls
 
 
+def _late(op: str, names: dict[str, tuple[str, ...]]) -> dict[str, tuple[Name, ...]]:
+    """Return the module of one of LATE_OPS: its stages, its choice and other names, by their Python modules."""
+    own = (Name("webmm.kernels", "STAGES", op), Name("webmm.choose", "COLUMNS", op))
+    return {f"{op}.js": (*own, *(Name(module, each) for module in names for each in names[module]))}
+
+
 # Modules that are loaded on demand, with their names.
 LATE: dict[str, tuple[Name, ...]] = {
+    **_late("attention", {"webmm.problems.attention": ("Attention", "Heads")}),
+    **_late(
+        "quantized",
+        {
+            "webmm.arguments.products": ("quantized_of",),
+            "webmm.arguments.quantized": (
+                *("check_integer_bias", "check_length", "check_sums", "check_zero_c", "furthest", "integer_range"),
+                *("quantized_shape", "result_dtype", "wrong_scale", "wrong_zero"),
+            ),
+            "webmm.problems.quantized": ("Quantized",),
+        },
+    ),
+    **_late(
+        "weights",
+        {
+            "webmm.arguments.products": ("weighted_of",),
+            "webmm.arguments.quantized": ("weighted_shape",),
+            "webmm.problems.weights": ("BITS", "BLOCKS", "WeightOnly"),
+        },
+    ),
     "export.js": (Name("webmm.wgsl.export", "stage"),),
     "compiler.js": (
         *(Name("webmm.wgsl.compiler", name) for name in ("Compiled", "Literal", "Numbers", "SHOWN", "compiled_tree")),
@@ -122,6 +141,7 @@ LATE: dict[str, tuple[Name, ...]] = {
     "foreign.js": tuple(Name("webmm.foreign.counts", name) for name in ("CHECKED", "Counts", "check_names")),
     "ops.js": tuple(Name("webmm.page.rows", name) for name in ("ROWS", "SHOWN", "FORMS", "FIELDS")),
 }
+OF_OPS = tuple(f"{op}.js" for op in LATE_OPS)  # the first of these
 BY_KEYWORD = ("described",)  # methods that JavaScript calls with keywords
 
 

@@ -57,6 +57,7 @@ class Program:
         self.described = set(described)
         self.omitted = set(omitted)
         self.found: dict[Name, Definition] = {}
+        self.homes: dict[str, str] = {}  # the file of each definition, of the last texts()
         self._needs: set[Name] = set()
         self._attributes: dict[str, tuple[str, ast.AST]] = {}
         self._functions = Functions(self._use, signature, self._attribute)
@@ -92,6 +93,10 @@ class Program:
     # Definitions
 
     def _define(self, name: Name) -> Definition:
+        if name.key:
+            text, before = self._valued(name.value, str(name))
+            mapping = Name(name.module, name.name)
+            return Definition(f"«{mapping}».set({json.dumps(name.key)}, {text});", {*before, mapping})
         node = definitions(name.module).get(name.name)
         if isinstance(node, ast.ClassDef):
             return self._class(name, node)
@@ -202,6 +207,7 @@ class Program:
             )
             texts[file] = self._module(own, imports)
             homes |= dict.fromkeys(map(str, own), file)
+        self.homes = homes
         return texts
 
     def _needed(self, names: Iterable[Name]) -> set[Name]:
@@ -246,12 +252,13 @@ class Program:
     @functools.cached_property
     def _identifiers(self) -> dict[str, str]:
         """Return an identifier for each definition: its name, with the module if several definitions share it."""
-        shared = Counter(name.name for name in self.found)
+        named = [name for name in self.found if not name.key]
+        shared = Counter(name.name for name in named)
         return {
             str(name): name.name
             if shared[name.name] == 1 or name in self.entries
             else f"{name.name}${re.sub(r'[^0-9A-Za-z]', '_', name.module.removeprefix('webmm.').rpartition('/')[2])}"
-            for name in self.found
+            for name in named
         }
 
 
