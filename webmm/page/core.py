@@ -100,7 +100,17 @@ def _late(op: str, names: dict[str, tuple[str, ...]]) -> dict[str, tuple[Name, .
 
 # Modules that are loaded on demand, with their names.
 LATE: dict[str, tuple[Name, ...]] = {
-    **_late("attention", {"webmm.problems.attention": ("Attention", "Heads")}),
+    **_late(
+        "attention",
+        {
+            "webmm.arguments.attention": (
+                *("attention_of", "attention_shape", "cap_of", "check_counts", "check_lengths", "check_mask"),
+                *("check_resident_counts", "factor_of", "grouped", "grouped_shape", "heads_of", "mask_axes"),
+                *("mask_shape", "seen_by", "shift_of"),
+            ),
+            "webmm.problems.attention": ("Attention", "Heads"),
+        },
+    ),
     **_late(
         "quantized",
         {
