@@ -20,7 +20,7 @@ import { added, filledIn, render } from "./templates.js";
  * @typedef {{
  *   schema: string, version: string, report: string, address: string,
  *   dtypes: Record<string, {eps: number, tiny: number, features: string[]}>, ladders: string[], explained: number[],
- *   ops: Record<string, import("./ops.js").OpRow>, shown: [string, boolean][],
+ *   ops: Record<string, import("./ops.js").OpRow>, late: string[], shown: [string, boolean][],
  *   translated?: string[],
  *   tuned: Record<string, any>[], models: string[], cases: {m: number, n: number, k: number}[],
  * }} Index
@@ -137,26 +137,14 @@ export class Bundle {
     return module;
   }
 
-  /** Load the ops that are not there from the start. @returns {Promise<any>} the module of their problems */
-  async late() {
-    const { core } = this;
-    const late = await this.module("late.js");
-    for (const [op, stages] of late.LATE_STAGES) {
-      core.STAGES.set(op, stages);
-      core.COLUMNS.set(op, late.LATE_COLUMNS.get(op));
-    }
-    return late;
-  }
-
-  /** @returns {Promise<any>} the rows of all ops, and what the page shows of them */
-  async ops() {
-    const [found] = await Promise.all([this.module("ops.js"), this.late()]);
-    return found;
+  /** @param {string} op @returns {Promise<Core>} the exports of core.js, and those of the op's own module if it has one, which is loaded once */
+  async op(op) {
+    return this.index.late.includes(op) ? { ...this.core, ...(await this.module(`${op}.js`)) } : this.core;
   }
 
   /** @param {string} op @param {string} [variant] by default the first @returns {Promise<Python>} the op's translated row: what the page knows of it */
   async row(op, variant = "") {
-    const cls = (await this.ops()).ROWS.get(op);
+    const cls = (await this.module("ops.js")).ROWS.get(op);
     return Object.assign(new cls(), { variant: variant || (cls.variants[0] ?? "") });
   }
 

@@ -125,7 +125,7 @@ export class RowCase {
 /** @param {Device} device @param {number} number in index.shown @returns {Promise<Exhibit>} */
 export async function exhibit(device, number) {
   const { bundle } = device;
-  const { op, exhibit: shown, checked } = (await bundle.ops()).SHOWN[number];
+  const { op, exhibit: shown, checked } = (await bundle.module("ops.js")).SHOWN[number];
   const row = await bundle.row(op, shown.variant);
   const sizes = shown.sizes.get(device.info.kind === "cpu" ? "cpu" : "gpu");
   const problem = (/** @type {string} */ size, /** @type {string} */ dtype) => row.problem(sizes[Number(size)], dtype);

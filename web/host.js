@@ -6,7 +6,7 @@ import { fromHalves, toHalves } from "./half.js";
 
 /** @typedef {"float32" | "float16" | "float64" | "int8" | "uint8" | "int32" | "uint32" | "bool"} ElementType */
 /** @typedef {Float32Array | Uint16Array | Float64Array | Int8Array | Uint8Array | Int32Array | Uint32Array} Elements float16 is stored as bits, in a Uint16Array */
-/** @typedef {number | readonly Nested[]} Nested */
+/** @typedef {number | boolean | readonly Nested[]} Nested */
 /** Host data that calls accept as an array: a number, nested lists, a typed array or a HostArray. @typedef {HostArray | ArrayBufferView | Nested} HostData */
 
 /** @type {Record<ElementType, {itemsize: 1 | 2 | 4 | 8, of: (count: number) => Elements, over: (buffer: ArrayBuffer, count: number) => Elements}>} */
@@ -152,9 +152,9 @@ export class HostArray extends Shaped {
    * Make an array.
    *
    *     HostArray.from(new Float32Array(6), { shape: [2, 3] });
-   * @param {HostData} x a HostArray, a typed array, a number, or nested lists of numbers
+   * @param {HostData} x a HostArray, a typed array, a number, or nested lists of numbers or booleans
    * @param {{shape?: readonly number[], dtype?: ElementType}} [options] `shape` is by default one axis, or that of the nested
-   *   lists; `dtype` is that of the typed array, and float32 for numbers and lists
+   *   lists; `dtype` is that of the typed array, float32 for numbers and lists, and bool for booleans
    * @returns {HostArray} sharing memory with `x` unless it is converted; throws ProblemError for invalid data
    */
   static from(x, { shape, dtype } = {}) {
@@ -167,7 +167,8 @@ export class HostArray extends Shaped {
     if (ArrayBuffer.isView(x)) return ofTyped(/** @type {any} */ (x), lengths, dtype);
     const found = nestedShape(x);
     const numbers = /** @type {number[]} */ (found.length ? /** @type {any} */ (x).flat(Infinity) : [x]);
-    return new HostArray(stored(numbers, dtype ?? "float32"), lengths ?? found, dtype ?? "float32");
+    const natural = typeof numbers[0] === "boolean" ? "bool" : "float32";
+    return new HostArray(stored(numbers, dtype ?? natural), lengths ?? found, dtype ?? natural);
   }
 }
 
@@ -204,7 +205,7 @@ function ofTyped(x, shape, dtype) {
 
 /** @param {any} x @returns {number[]} the shape of nested lists; throws ProblemError if they have none */
 function nestedShape(x) {
-  if (typeof x === "number") return [];
+  if (typeof x === "number" || typeof x === "boolean") return [];
   if (!Array.isArray(x))
     throw new ProblemError(`an array must be a number, a list of numbers or a typed array, not ${typeof x}`);
   if (x.length === 0) return [0];

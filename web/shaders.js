@@ -62,8 +62,9 @@ import { spelled } from "./text.js";
 const OPTIONS = /** @type {const} */ (["op", "config", "general", "bundle"]);
 /** List the stages of an op, in the order of the ladder. @param {string} [op] "gemm" by default @returns {Promise<{name: string, summary: string}[]>} throws ProblemError for an unknown op */
 export async function stages(op = "gemm", { bundle = Bundle.load() } = {}) {
-  const [{ core }] = await Promise.all([bundle, Promise.resolve(bundle).then((each) => each.ops())]);
-  oneOf("op", op, core.STAGES.keys());
+  const loaded = await bundle;
+  oneOf("op", op, Object.keys(loaded.index.ops));
+  const core = await loaded.op(op);
   return [...core.STAGES.get(op).values()].map(({ name, summary }) => ({ name, summary }));
 }
 
@@ -81,7 +82,7 @@ export async function stages(op = "gemm", { bundle = Bundle.load() } = {}) {
 export async function shader(stage, problem, options = {}) {
   checkOptions("shader", options, OPTIONS.slice(1));
   const bundle = await (options.bundle ?? Bundle.load());
-  const op = oneOf("op", problem.op, (await bundle.ops()).FIELDS.keys());
+  const op = oneOf("op", problem.op, (await bundle.module("ops.js")).FIELDS.keys());
   const described = await problemOf(bundle, op, problem);
   const kernel = bundle.configure(stage, options.config, op);
   const { dispatches, buffers, scratch, valid_for } = await bundle.stageAsData(kernel, described, options.general);
@@ -91,7 +92,7 @@ export async function shader(stage, problem, options = {}) {
 
 /** @param {Bundle} bundle @param {string} op @param {any} given @returns {Promise<any>} the problem that the op's row describes */
 async function problemOf(bundle, op, { op: _, ...given }) {
-  const fields = (await bundle.ops()).FIELDS.get(op);
+  const fields = (await bundle.module("ops.js")).FIELDS.get(op);
   const names = new Map(fields.map((/** @type {string} */ name) => [spelled(name), name]));
   checkOptions(op, given, [...names.keys()]);
   const known = Object.entries(given).filter(([, value]) => value !== undefined);

@@ -93,16 +93,13 @@ def script(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 HEAD = """
 import * as $ from "./python.js";
-import * as first from "./bundle/core.js";
-import * as late from "./bundle/late.js";
+import * as core from "./bundle/core.js";
 import * as exported from "./bundle/export.js";
 import * as drawings from "./bundle/drawings.js";
 import "./dom.js";
+OF_OPS
 import { filledIn } from "./templates.js";
 TEMPLATES
-const core = { ...first, ...late };
-for (const [op, stages] of late.LATE_STAGES) first.STAGES.set(op, stages);
-for (const [op, column] of late.LATE_COLUMNS) first.COLUMNS.set(op, column);
 $.provide("webmm.wgsl.render.filled_in", filledIn);
 const MODELS = PREDICTING;
 $.provide("webmm.choose.tables.shipped", () => MODELS);
@@ -137,7 +134,12 @@ def run(node: Callable[..., Any], folder: Path, program: Program, lines: list[st
         f'import "./bundle/{path.relative_to(folder / "bundle").as_posix()}";' for path in folder.rglob("*/*/*.js")
     ]
     records = [record for record in tuned.shipped() if tuned.family(record) == "dawn"]
-    head = HEAD.replace("TEMPLATES", "\n".join(imports)).replace("SHIPPED", written(program, records))
+    of_ops = "\n".join(f'import * as {file[:-3]} from "./bundle/{file}";' for file in core.OF_OPS)
+    head = (
+        HEAD.replace("OF_OPS", of_ops)
+        .replace("TEMPLATES", "\n".join(imports))
+        .replace("SHIPPED", written(program, records))
+    )
     head = head.replace("PREDICTING", written(program, tables.shipped()))
     (folder / "run.js").write_text("\n".join([head, *lines]))
     done = node(str(folder / "run.js"))
@@ -154,7 +156,7 @@ def node() -> Callable[..., Any]:
 
 
 def written(program: Program, x: Any) -> str:
-    return value(x, lambda name: f"core.{program.identifier(name)}", "")
+    return value(x, lambda name: f"{program.homes[str(name)][:-3]}.{program.identifier(name)}", "")
 
 
 def result_or_error(f: Callable[[], Any]) -> Any:

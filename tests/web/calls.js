@@ -7,6 +7,7 @@ const TYPES = {
   int8: Int8Array,
   uint8: Uint8Array,
   int32: Int32Array,
+  bool: Uint8Array,
 };
 
 /** @param {string} name as Python spells it */
@@ -31,7 +32,7 @@ async function outcome(webmm, device, { call, operands, options, resident }) {
   const mine = [];
   const host = ({ array: { dtype, shape, base64 } }) => {
     const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
-    return webmm.HostArray.from(new TYPES[dtype](bytes.buffer), { shape });
+    return webmm.HostArray.from(new TYPES[dtype](bytes.buffer), { shape, dtype });
   };
   const there = async (x) => {
     if (typeof x !== "object" || x === null || Array.isArray(x)) return x;

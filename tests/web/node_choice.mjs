@@ -8,7 +8,7 @@ const { Bundle } = await import(`${folder}/bundle.js`);
 const { Choices } = await import(`${folder}/choose.js`);
 const { make, str } = await import(`${folder}/python.js`);
 const bundle = await Bundle.load();
-const { core } = bundle;
+const core = { ...(await bundle.op("quantized")), ...(await bundle.op("weights")) };
 const info = { name: "a GPU", vendor: "none", driver: "", kind: "discrete", engine: "dawn", subgroup: 0 };
 const limits = new Proxy({}, { get: () => 2 ** 31 });
 const choices = new Choices({ info, limits, features: new Set(), matrix: [], bundle, spelling: null });

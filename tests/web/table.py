@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.web.table_attention import attention
 from tests.web.table_case import Case, X, drawn
 from tests.web.table_floats import float64_products, in_place, products
 from tests.web.table_integers import quantized, weights
@@ -63,7 +64,18 @@ def views() -> Iterator[Case]:
 
 def cases() -> list[Case]:
     """Return the table; the index of a case is its number."""
-    columns = (views, products, float64_products, in_place, quantized, weights, reductions, normalised, elements)
+    columns = (
+        views,
+        products,
+        float64_products,
+        in_place,
+        quantized,
+        weights,
+        reductions,
+        normalised,
+        elements,
+        attention,
+    )
     return [case for column in columns for case in column()]
 
 

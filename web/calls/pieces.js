@@ -19,14 +19,15 @@ const ALIGNMENT = 256; // bytes; on every device, a binding may start at a multi
 /**
  * An operand or a result with a letter for each of its axes; axes with the same letter are cut together. If `strided`,
  * kernels accept any element offset and any non-negative strides; otherwise the data must be dense and aligned for a
- * binding, as results are.
+ * binding, as results are unless they are `placed`: written with any strides, too.
  */
 export class Labelled {
-  /** @param {Data} data @param {string} axes @param {boolean} [strided] */
-  constructor(data, axes, strided = true) {
+  /** @param {Data} data @param {string} axes @param {boolean} [strided] @param {boolean} [placed] */
+  constructor(data, axes, strided = true, placed = false) {
     this.data = data;
     this.axes = axes;
     this.strided = strided;
+    this.placed = placed;
     this.onHost = !(data instanceof DeviceArray);
   }
 
@@ -47,12 +48,12 @@ export class Labelled {
     if (ranges.every(([start, stop], axis) => start === 0 && stop === shape[axis])) return this;
     const lengths = ranges.map(([start, stop]) => stop - start);
     const offset = ranges.reduce((sum, [start], axis) => sum + start * strides[axis], 0);
-    return new Labelled(viewOf(this.data, lengths, strides, offset), this.axes, this.strided);
+    return new Labelled(viewOf(this.data, lengths, strides, offset), this.axes, this.strided, this.placed);
   }
 
   /** @param {Call} call @param {number} binding maximum size of a binding in bytes @param {boolean} [written] @returns {boolean} whether kernels can read, or if `written` write, it in place */
   inPlace({ core }, binding, written = false) {
-    return !this.onHost && core.in_place(this.data, binding, this.strided, written);
+    return !this.onHost && core.in_place(this.data, binding, this.strided, written && !this.placed);
   }
 }
 
@@ -74,7 +75,7 @@ export const limits = (call, dtype) => call.core.dispatch_limits(call.device.cho
 
 /**
  * Compute `result` in pieces: cut along the axes with the letters `along` if necessary, and into pieces of length 1 along `each`.
- * @param {Call} call @param {(arrays: DeviceArray[], into: DeviceArray) => Promise<unknown>} compute queues one piece, given its operands and its result
+ * @param {Call} call @param {(arrays: DeviceArray[], into: DeviceArray, piece: Piece) => Promise<unknown>} compute queues one piece, given its operands, its result and its place
  * @param {Labelled[]} operands @param {Labelled} result @param {string} along @param {{each?: string, flops?: number}} [options]
  */
 export async function inPieces(call, compute, operands, result, along, { each = "", flops = 0 } = {}) {
@@ -109,7 +110,7 @@ export async function inPieces(call, compute, operands, result, along, { each = 
       const ranges = into.ranges(piece);
       const lengths = ranges.map(([from, to]) => to - from);
       const target = into.onHost ? await own(device.empty(lengths, dtype)) : into.within(piece).data;
-      await compute(arrays, /** @type {DeviceArray} */ (target));
+      await compute(arrays, /** @type {DeviceArray} */ (target), piece);
       if (whole instanceof HostArray) place(await /** @type {DeviceArray} */ (target).read(), whole, ranges);
     } finally {
       for (const array of moved) array.free();

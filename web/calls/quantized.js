@@ -41,7 +41,7 @@ export const QMATMUL_WEIGHTS = /** @type {const} */ (["activation", "outDtype"])
 
 /** `Device.qmatmul()`. @param {Call} call @param {any} givenA @param {any} givenB @param {any} options */
 export async function qmatmul(call, givenA, givenB, options) {
-  const { core } = call;
+  const core = await call.device.bundle.op("quantized");
   let [a, b] = [call.data(givenA), call.data(givenB)];
   const shape = core.quantized_shape(a, b);
   const [m, k, n] = [a.rows, a.columns, b.columns];
@@ -68,13 +68,12 @@ export async function qmatmul(call, givenA, givenB, options) {
   let c = whole;
   if (b.ndim === 2 && scheme.zeroA.scalar && scheme.scaleA.scalar && a.contiguous)
     [a, c] = [await rowsOf(call, a), reshaped(c, [c.size / n, n])]; // one tall product instead of a batch
-  await multiply(call, a, b, scheme, c);
+  await multiply(core, call, a, b, scheme, c);
   return whole;
 }
 
-/** Compute `c` in pieces, one matrix of the batch at a time. @param {Call} call @param {Data} a @param {Data} b @param {Scheme} scheme @param {Data} c */
-async function multiply(call, a, b, scheme, c) {
-  const { core } = call;
+/** Compute `c` in pieces, one matrix of the batch at a time. @param {any} core @param {Call} call @param {Data} a @param {Data} b @param {Scheme} scheme @param {Data} c */
+async function multiply(core, call, a, b, scheme, c) {
   const [m, k, n] = [a.rows, a.columns, b.columns];
   const { row, column } = multipliers(scheme, c.dtype);
   const scalar = row === null && column !== null && column.length === 1;
@@ -199,7 +198,7 @@ export function quantizeBlocks(w, options = {}) {
 export async function qmatmulWeights(call, given, weights, options) {
   if (!(weights instanceof BlockWeights))
     throw new ProblemError("the weights are BlockWeights; make some with quantizeBlocks(w)");
-  const { core } = call;
+  const core = await call.device.bundle.op("weights");
   const x = call.data(given);
   const [, n] = weights.shape;
   const shape = core.weighted_shape(x, weights.shape);

@@ -13,6 +13,7 @@ import { Engine } from "./engine.js";
 /** @import { Epilogue } from "../epilogue.js" */
 /** @import { Reduction } from "../reduction.js" */
 /** @import { DeviceArray } from "./array.js" */
+/** @import { Call } from "./plans.js" */
 
 /** @typedef {"float32" | "float16"} FloatType */
 /**
@@ -48,6 +49,21 @@ import { Engine } from "./engine.js";
  * @property {HostData} [bias] int32 [n], in steps of scaleA·scaleB
  * @property {"int8" | "uint8" | "int32" | "float32"} [outDtype] by default float32, or, with `scaleC`, the dtype of `a`
  */
+
+/**
+ * Options of `Device.attention()`.
+ * @typedef {object} AttentionOptions
+ * @property {boolean | "start" | "end"} [causal] true or "start" aligns the first query with the first key, "end" the last
+ *   query with the last key, of its sequence if there are `lengths`; a query sees the keys up to its position
+ * @property {HostData | DeviceArray} [mask] bool (true: attend) or float (added to the scores); broadcasts to (…, heads, queries, keys)
+ * @property {number} [scale] factor of the scores, by default 1/√width
+ * @property {number} [softcap] c > 0 turns scores s into c·tanh(s/c), before the mask; 0, for none, by default
+ * @property {readonly [number, number]} [window] keys (left, right) that a query sees before and after its position; -1 for all
+ * @property {HostData | DeviceArray} [lengths] integers of the shape of the batch: the keys of each sequence
+ * @property {FloatType} [outDtype] dtype of the result, by default that of `q`
+ */
+
+const ATTENTION = /** @type {const} */ (["causal", "mask", "scale", "softcap", "window", "lengths", "outDtype"]);
 
 /**
  * A GPU opened for computing. Open one with `await Device.open()`; its calls are those of the Python package.
@@ -119,6 +135,24 @@ export class Device extends Engine {
     return this.plans.call("qmatmulWeights", QMATMUL_WEIGHTS, [x, weights], options, (call) =>
       qmatmulWeights(call, x, weights, options),
     );
+  }
+
+  /**
+   * Attention: softmax(scale · q · kᵀ) · v for each head. Without scores in memory; views, such as the transpose of an array
+   * of (batch, tokens, heads, width), are read in place.
+   *
+   *     const o = await gpu.attention(q, k, v, { causal: true });
+   * @template {HostData | DeviceArray} Q
+   * @param {Q} q shape (…, heads, queries, width); float32 or float16
+   * @param {HostData | DeviceArray} k shape (…, heads, keys, width); the heads of `q` may be a multiple of its heads
+   * @param {HostData | DeviceArray} v shape (…, heads, keys, value width)
+   * @param {AttentionOptions} [options]
+   * @returns {Promise<Q extends DeviceArray ? DeviceArray : HostArray>} shape (…, heads, queries, value width); zeros for a query that sees no key
+   */
+  async attention(q, k, v, options = {}) {
+    const body = async (/** @type {Call} */ call) =>
+      (await import("../calls/attention.js")).attention(call, q, k, v, options);
+    return this.plans.call("attention", ATTENTION, [q, k, v], options, body);
   }
 
   /**

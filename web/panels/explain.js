@@ -24,7 +24,6 @@ export async function setup(app, root) {
   const { bundle, device } = app;
   const { legend, owner_of: ownerOf, pictured } = await bundle.module("drawings.js");
   const { change, gained, nearest, offered } = await bundle.module("panels.js");
-  await bundle.late();
   const ops = explained(app);
   /** @type {import("./ops.js").Explained} */
   let source = products(app);
@@ -114,7 +113,7 @@ export async function setup(app, root) {
     const place = app.place;
     const [name, stage] = place.split("/");
     const has = (/** @type {import("./ops.js").Explained} */ each) => each.op === name && each.stages.includes(stage);
-    for (let i = 0; i < ops.length && bundle.core.STAGES.has(name) && !has(source); i++) {
+    for (let i = 0; i < ops.length && Object.hasOwn(bundle.index.ops, name) && !has(source); i++) {
       const other = await ops[i].load().catch(() => null); // offline, and not cached
       if (place !== app.place) return;
       if (!other || !has(other)) continue;

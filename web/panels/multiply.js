@@ -39,7 +39,7 @@ export function setup(app, root) {
     other,
   );
   showCall();
-  void app.bundle.ops().then(
+  void app.bundle.module("ops.js").then(
     ({ FORMS }) => ops.append(...listed(FORMS)),
     () => (ops.disabled = true), // offline, and not cached
   );

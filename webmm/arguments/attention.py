@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from webmm.arguments.arrays import Shape, Shaped, Strided, element_of
-from webmm.dtypes import BOOL, MATRIX_DTYPES, names
+from webmm.arguments.arrays import Layout, Shape, Shaped, Strided, element_of, merged
+from webmm.dtypes import BOOL, I32, MATRIX_DTYPES, names
 from webmm.errors import ProblemError
 from webmm.problems.attention import FURTHEST, Attention, Heads
 
@@ -33,6 +34,32 @@ def seen_by(causal: bool | str, window: Sequence[int]) -> Seen:
     if causal:
         right = 0
     return Seen(left, right, causal == "end")
+
+
+def cap_of(softcap: float) -> float:
+    """Return `softcap`; raises ProblemError for a value that bounds nothing."""
+    if not 0 <= softcap < math.inf:
+        raise ProblemError(f"softcap must be 0, for none, or a positive number, not {softcap!r}")
+    return softcap
+
+
+def factor_of(scale: float | None, width: int) -> float:
+    """Return the factor of scores of `width` columns; raises ProblemError for one that is not finite."""
+    if scale is None:
+        return 1 / math.sqrt(max(width, 1))
+    if not math.isfinite(scale):
+        raise ProblemError(f"scale must be a finite number, not {scale!r}")
+    return scale
+
+
+def shift_of(seen: Seen, queries: int, keys: int, counted: bool) -> int:
+    """Return the position of the first query, from the end of its sequence if positions count from there.
+
+    `counted` tells whether sequences have lengths of their own.
+    """
+    if not seen.from_end:
+        return 0
+    return -queries if counted else keys - queries
 
 
 def attention_shape(q: Shaped, k: Shaped, v: Shaped) -> Shape:
@@ -79,6 +106,50 @@ def check_lengths(lengths: Shaped, batch: Shape) -> None:
     """Raise ProblemError unless there is an integer for each sequence of a batch of shape `batch`."""
     if lengths.shape != batch:
         raise ProblemError(f"lengths must have the shape of the batch, {batch}, not {lengths.shape}")
+
+
+def check_counts(kind: str, least: int, most: int, keys: int) -> None:
+    """Raise ProblemError unless lengths, of elements called `kind`, are from 0 to the number of keys."""
+    if not kind.startswith(("int", "uint")):
+        raise ProblemError(f"lengths must be integers, not {kind}")
+    if least < 0 or most > keys:
+        raise ProblemError(f"lengths must be from 0 to the {keys} keys, not {least} to {most}")
+
+
+def check_resident_counts(lengths: Shaped, dense: bool) -> None:
+    """Raise ProblemError unless lengths on a device are `dense` and int32."""
+    if element_of(lengths) != I32 or not dense:
+        raise ProblemError(f"lengths must be contiguous and int32, not {element_of(lengths).name}")
+
+
+def grouped_shape(x: Shaped, groups: int) -> Shape:
+    """Return the shape (batch, groups, heads of a group, tokens, columns) of (…, heads, tokens, columns)."""
+    heads = heads_of(x)
+    apart = (1, 1) if heads == 1 else (groups, heads // groups)
+    return (math.prod(x.shape[:-3]), *apart, *x.shape[-2:])
+
+
+def grouped(x: Strided, groups: int) -> Layout | None:
+    """Return an array with that shape, as a view; None if it takes a copy."""
+    shape = grouped_shape(x, groups)
+    axes = merged(zip(x.shape[:-3], x.strides[:-3], strict=True))
+    if len(axes) > 1:
+        return None
+    outer = axes[0][1] if axes else 0
+    head = x.strides[-3] if x.ndim > 2 else 0
+    return Layout(shape, (outer, head * shape[2], head, *x.strides[-2:]), x.offset)
+
+
+def mask_axes(shape: Shape) -> str:
+    """Return the letters of the axes of a grouped mask; "1" for those along which it broadcasts."""
+    return "".join("1" if n == 1 else letter for n, letter in zip(shape, "bgrqk", strict=True))
+
+
+def mask_shape(mask: Shaped, batch: Shape) -> Shape:
+    """Return the shape of a mask with all axes of q, whose batch is `batch`, or of ones."""
+    padded = (*((1,) * (len(batch) + 3 - mask.ndim)), *mask.shape)
+    over = all(n == 1 for n in padded[:-3])
+    return padded if over else (*batch, *padded[-3:])
 
 
 def layout_of(x: Strided) -> Heads:

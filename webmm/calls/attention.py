@@ -9,15 +9,24 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from webmm import choose
-from webmm.arguments.arrays import Shape, element_of, host_array, merged
+from webmm.arguments.arrays import Shape, element_of, host_array
 from webmm.arguments.attention import (
     Seen,
     attention_of,
     attention_shape,
+    cap_of,
+    check_counts,
     check_lengths,
     check_mask,
+    check_resident_counts,
+    factor_of,
+    grouped,
+    grouped_shape,
     heads_of,
+    mask_axes,
+    mask_shape,
     seen_by,
+    shift_of,
 )
 from webmm.arguments.pieces import in_place
 from webmm.arguments.products import check_stored_once
@@ -27,7 +36,7 @@ from webmm.calls.operands import Operandish, Temporaries, number, opened, return
 from webmm.calls.pieces import in_placed_pieces
 from webmm.calls.planned import planned
 from webmm.cut.pieces import Piece
-from webmm.dtypes import I32, DType, dtype_of
+from webmm.dtypes import DType, dtype_of
 from webmm.engine.aliasing import check_separate
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError
@@ -85,17 +94,13 @@ def attention(
     """
     if precision not in (None, "high"):
         raise ProblemError(f'precision must be "high" or None, not {precision!r}')
-    seen, cap = seen_by(causal, window), number("softcap", softcap)
-    if not 0 <= cap < math.inf:
-        raise ProblemError(f"softcap must be 0, for none, or a positive number, not {softcap!r}")
+    seen, cap = seen_by(causal, window), cap_of(number("softcap", softcap))
     given = [x for x in (mask, lengths, out) if x is not None]
     with opened("attention", device, q, k, v, *given, devices=devices) as temporary:
         arrays = [temporary.data(x) for x in (q, k, v)]
         shape = attention_shape(*arrays)
         scores = (*shape[:-1], arrays[1].shape[-2])
-        factor = 1 / math.sqrt(arrays[0].shape[-1]) if scale is None else number("scale", scale)
-        if not math.isfinite(factor):
-            raise ProblemError(f"scale must be a finite number, not {scale!r}")
+        factor = factor_of(None if scale is None else number("scale", scale), arrays[0].shape[-1])
         hidden = None if mask is None else temporary.data(mask)
         if hidden is not None:
             check_mask(hidden, scores)
@@ -124,7 +129,7 @@ def _compute(
     groups, queries, keys = heads_of(k), q.shape[-2], k.shape[-2]
     factor, cap, seen = settings
     mask, lengths = more["mask"], more["lengths"]
-    shift = 0 if not seen.from_end else -queries if lengths is not None else keys - queries
+    shift = shift_of(seen, queries, keys, lengths is not None)
 
     def compute(piece: Piece, q: Array, k: Array, v: Array, *others: Array) -> None:
         *rest, o = others
@@ -141,9 +146,8 @@ def _compute(
         Labelled(_five(temporary, v, groups)[:, :, 0], four.replace("w", "x")),
     ]
     if mask is not None:
-        spread = _five(temporary, _over_batch(mask, q.shape[:-3], max(3, q.ndim)), groups)
-        axes = ("1" if n == 1 else letter for n, letter in zip(spread.shape, "bgrqk", strict=True))
-        operands.append(Labelled(spread, "".join(axes)))
+        spread = _five(temporary, _over_batch(mask, q.shape[:-3]), groups)
+        operands.append(Labelled(spread, mask_axes(spread.shape)))
     if lengths is not None:
         operands.append(Labelled(lengths, "b"))
     flops = 2 * math.prod(q.shape[:-1]) * keys * (q.shape[-1] + v.shape[-1])
@@ -191,40 +195,28 @@ def _counts(lengths: Operandish, batch: Shape, keys: int) -> Data:
     """Return the lengths of sequences as a vector of int32; raises ProblemError for other shapes, dtypes or values."""
     if isinstance(lengths, Array):
         check_lengths(lengths, batch)
-        if lengths.element != I32 or not lengths.contiguous:
-            raise ProblemError(f"lengths must be contiguous and int32, not {lengths.element.name}")
+        check_resident_counts(lengths, lengths.contiguous)
         return lengths.reshape(lengths.size)
     host = host_array(lengths)
     check_lengths(host, batch)
-    if host.dtype.kind not in "iu":
-        raise ProblemError(f"lengths must be integers, not {host.dtype}")
-    if host.size and not 0 <= host.min() <= host.max() <= keys:
-        raise ProblemError(f"lengths must be from 0 to the {keys} keys, not {host.min()} to {host.max()}")
+    check_counts(host.dtype.name, int(host.min(initial=keys)), int(host.max(initial=0)), keys)
     return np.ascontiguousarray(host, np.int32).reshape(-1)
 
 
-def _over_batch(mask: Data, batch: Shape, ndim: int) -> Data:
-    """Return a mask of `ndim` axes whose batch is `batch`, or of ones."""
-    padded = mask[(None,) * (ndim - mask.ndim)] if ndim > mask.ndim else mask
-    if all(n == 1 for n in padded.shape[:-3]):
-        return padded
-    shape = (*batch, *padded.shape[-3:])
-    return padded.broadcast_to(shape) if isinstance(padded, Array) else np.broadcast_to(padded, shape)
+def _over_batch(mask: Data, batch: Shape) -> Data:
+    """Return a mask with all axes of q, whose batch is `batch`, or of ones."""
+    shape = mask_shape(mask, batch)
+    return mask.broadcast_to(shape) if isinstance(mask, Array) else np.broadcast_to(mask, shape)
 
 
 def _five(temporary: Temporaries, x: Data, groups: int) -> Data:
     """Return (…, heads, tokens, columns) as (batch, groups, heads of a group, tokens, columns), a view if possible."""
-    x = x[None] if x.ndim == 2 else x
-    *batch, heads, tokens, columns = x.shape
-    shape = (math.prod(batch), *((1, 1) if heads == 1 else (groups, heads // groups)), tokens, columns)
     if not isinstance(x, Array):
-        return x.reshape(shape)
-    axes = merged(zip(batch, x.strides[:-3], strict=True))
-    if len(axes) > 1:
-        return temporary.array(x.numpy()).reshape(shape)
-    outer = axes[0][1] if axes else 0
-    head, token, column = x.strides[-3:]
-    return Array(x.storage, shape, x.element, (outer, head * shape[2], head, token, column), x.offset)
+        return x.reshape(grouped_shape(x, groups))
+    layout = grouped(x, groups)
+    if layout is None:
+        return temporary.array(x.numpy()).reshape(grouped_shape(x, groups))
+    return Array(x.storage, layout.shape, x.element, layout.strides, layout.offset)
 
 
 def _copy(computed: Data, result: Data) -> None:

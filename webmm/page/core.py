@@ -12,9 +12,9 @@ from pathlib import Path
 
 from webmm import plugins
 from webmm.errors import ConfigError
-from webmm.page import late, rows
+from webmm.page import rows
 from webmm.page.script import templates
-from webmm.page.script.names import Name, ScriptError
+from webmm.page.script.names import LATE_OPS, Name, ScriptError
 from webmm.page.script.program import Program
 from webmm.wgsl.render import environment, shader_folder
 
@@ -25,18 +25,14 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.arguments.products": (
         *("batch_axes", "bias_kind", "check_bias", "check_in_place", "check_operands"),
         *("check_residual", "matrix_operand"),
-        *("matrix_shape", "problem_of", "problems", "quantized_of", "result_shape", "row_major", "weighted_of"),
-    ),
-    "webmm.arguments.quantized": (
-        *("check_integer_bias", "check_length", "check_sums", "check_zero_c", "furthest", "integer_range"),
-        *("quantized_shape", "result_dtype", "weighted_shape", "wrong_scale", "wrong_zero"),
+        *("matrix_shape", "problem_of", "problems", "result_shape", "row_major"),
     ),
     "webmm.arguments.rows": (
         *("axes_of", "check_axes", "check_vector", "each_ikj", "ikj", "ikj_shape", "normalisation_of", "of_nothing"),
         *("reduced_shape", "reduction_of"),
     ),
     "webmm.arguments.views": ("broadcast", "sliced", "transposed"),
-    "webmm.choose": ("COLUMNS", "candidates"),
+    "webmm.choose": ("candidates",),
     "webmm.choose.gemm": ("attainable", "pieces"),
     "webmm.choose.limits": ("dispatch_limits",),
     "webmm.choose.tables": ("model_of",),
@@ -71,7 +67,6 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.problems.gemm": ("PRECISIONS", "Gemm", "gemm"),
     "webmm.problems.normalise": ("NORMALISATIONS", "Normalisation", "check_normalised"),
     "webmm.problems.product": ("Operand", "layout_of"),
-    "webmm.problems.quantized": ("Quantized",),
     "webmm.problems.reduce": (
         "DECLARED",
         "OPERATIONS",
@@ -83,7 +78,6 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         "operation_of",
         "reduction",
     ),
-    "webmm.problems.weights": ("BITS", "BLOCKS", "WeightOnly"),
     "webmm.measure.records": ("Record",),
     "webmm.measure.roofline": ("BINDINGS", "COPY_WORKGROUP", "copy_bytes", "fma_variants"),
     "webmm.wgsl.render": ("ENTRY_POINT", "params_bytes", "render", "tidy"),
@@ -98,8 +92,44 @@ DESCRIBED = {
 UNUSED = ("webmm.kernels.base.Kernel.space",)  # methods that nothing on the page calls
 
 
+def _late(op: str, names: dict[str, tuple[str, ...]]) -> dict[str, tuple[Name, ...]]:
+    """Return the module of one of LATE_OPS: its stages, its choice and other names, by their Python modules."""
+    own = (Name("webmm.kernels", "STAGES", op), Name("webmm.choose", "COLUMNS", op))
+    return {f"{op}.js": (*own, *(Name(module, each) for module in names for each in names[module]))}
+
+
 # Modules that are loaded on demand, with their names.
 LATE: dict[str, tuple[Name, ...]] = {
+    **_late(
+        "attention",
+        {
+            "webmm.arguments.attention": (
+                *("attention_of", "attention_shape", "cap_of", "check_counts", "check_lengths", "check_mask"),
+                *("check_resident_counts", "factor_of", "grouped", "grouped_shape", "heads_of", "mask_axes"),
+                *("mask_shape", "seen_by", "shift_of"),
+            ),
+            "webmm.problems.attention": ("Attention", "Heads"),
+        },
+    ),
+    **_late(
+        "quantized",
+        {
+            "webmm.arguments.products": ("quantized_of",),
+            "webmm.arguments.quantized": (
+                *("check_integer_bias", "check_length", "check_sums", "check_zero_c", "furthest", "integer_range"),
+                *("quantized_shape", "result_dtype", "wrong_scale", "wrong_zero"),
+            ),
+            "webmm.problems.quantized": ("Quantized",),
+        },
+    ),
+    **_late(
+        "weights",
+        {
+            "webmm.arguments.products": ("weighted_of",),
+            "webmm.arguments.quantized": ("weighted_shape",),
+            "webmm.problems.weights": ("BITS", "BLOCKS", "WeightOnly"),
+        },
+    ),
     "export.js": (Name("webmm.wgsl.export", "stage"),),
     "compiler.js": (
         *(Name("webmm.wgsl.compiler", name) for name in ("Compiled", "Literal", "Numbers", "SHOWN", "compiled_tree")),
@@ -119,19 +149,16 @@ LATE: dict[str, tuple[Name, ...]] = {
         *(Name("webmm.page.settings", name) for name in ("nearest", "offered", "upcoming")),
     ),
     "foreign.js": tuple(Name("webmm.foreign.counts", name) for name in ("CHECKED", "Counts", "check_names")),
-    "late.js": (
-        *(Name("webmm.page.late", name) for name in ("LATE_COLUMNS", "LATE_STAGES")),
-        *(Name("webmm.problems.attention", name) for name in ("Attention", "Heads")),
-    ),
     "ops.js": tuple(Name("webmm.page.rows", name) for name in ("ROWS", "SHOWN", "FORMS", "FIELDS")),
 }
+OF_OPS = tuple(f"{op}.js" for op in LATE_OPS)  # the first of these
 BY_KEYWORD = ("described",)  # methods that JavaScript calls with keywords
 
 
 def modules(program: Program) -> dict[str, str]:
     """Return the texts of the translation's modules by file name."""
-    loaded_later = set(itertools.chain(*LATE.values()))
-    return program.texts({"core.js": [name for name in program.entries if name not in loaded_later], **LATE})
+    late = set(itertools.chain(*LATE.values()))
+    return program.texts({"core.js": [name for name in program.entries if name not in late], **LATE})
 
 
 def program() -> Program:
@@ -142,8 +169,7 @@ def program() -> Program:
         )
     entries = [Name(module, name) for module, names in EXPORTS.items() for name in names]
     by_keyword = {*templates.by_keyword(environment(), shader_folder()), *BY_KEYWORD}
-    names, omitted = [*entries, *itertools.chain(*LATE.values())], {*UNUSED, *rows.omitted()}
-    return Program(names, DESCRIBED, by_keyword, omitted, late.WITHOUT)
+    return Program([*entries, *itertools.chain(*LATE.values())], DESCRIBED, by_keyword, {*UNUSED, *rows.omitted()})
 
 
 def write_templates(folder: Path) -> int:

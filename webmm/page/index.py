@@ -9,6 +9,7 @@ from webmm.choose import tables, tuned
 from webmm.dtypes import FLOATS
 from webmm.measure.records import REPORT, Record
 from webmm.page import ladders, rows
+from webmm.page.script.names import LATE_OPS
 from webmm.version import ADDRESS, __version__
 
 SCHEMA = "webmm.bundle/2"
@@ -24,6 +25,7 @@ def index() -> dict[str, Any]:
         "ladders": [ladder.title for ladder in ladders.every()],
         "explained": ladders.explained(),
         "ops": rows.index(),
+        "late": list(LATE_OPS),
         "shown": rows.titles(),
         "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny, "features": sorted(d.features)} for d in FLOATS},
         "tuned": _tuned(),

@@ -19,6 +19,7 @@ from webmm.choose import COLUMNS, adapted
 from webmm.dtypes import DType
 from webmm.kernels import STAGES
 from webmm.kernels.base import Capabilities, Kernel
+from webmm.page import core
 from webmm.page.script import runtime
 from webmm.page.script.program import Program
 from webmm.page.script.values import value
@@ -80,7 +81,7 @@ def module(program: Program) -> str:
     """Return a JavaScript module of the ladders, with problems and kernels as exported by `program`."""
 
     def text(x: Any) -> str:
-        return value(x, lambda name: f"core.{program.identifier(name)}", "")
+        return value(x, lambda name: f"{program.homes[str(name)][:-3]}.{program.identifier(name)}", "")
 
     def problem(ladder: Ladder, kind: str, size: Size, dtype: DType) -> str:
         case = ladder.case(size, dtype)
@@ -101,5 +102,6 @@ def module(program: Program) -> str:
         + " }"
         for ladder in every()
     )
-    head = 'import * as $ from "../python.js";\nimport * as core from "./core.js";\n'
+    modules = "".join(f'import * as {file[:-3]} from "./{file}";\n' for file in ("core.js", *core.OF_OPS))
+    head = f'import * as $ from "../python.js";\n{modules}'
     return runtime.imported(head + "export default [\n" + ",\n".join(rows) + "\n];\n")

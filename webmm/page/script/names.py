@@ -45,25 +45,29 @@ class HostError(Exception):
 
 
 REGISTRIES = ("webmm.wgsl.functions.OWN", "webmm.problems.reduce.DECLARED")  # filled by user code: empty on the page
+LATE_OPS = ("attention", "quantized", "weights")  # whose keys of mappings by op are added by modules of their own
 
 
 @dataclass(frozen=True)
 class Name:
-    """A top-level definition of a module."""
+    """A top-level definition of a module; with `key`, the entry of one of LATE_OPS in a mapping by op."""
 
     module: str
     name: str
+    key: str = ""
 
     @property
     def value(self) -> Any:
-        """The defined object; an empty one for REGISTRIES."""
+        """The defined object; an empty one for REGISTRIES, and a mapping by op without LATE_OPS."""
         value = getattr(importlib.import_module(self.module), self.name)
+        if self.key:
+            return value[self.key]
         if isinstance(value, Lazy):
-            return dict(value)
+            return {key: each for key, each in value.items() if key not in LATE_OPS}
         return type(value)() if str(self) in REGISTRIES else value
 
     def __str__(self) -> str:
-        return f"{self.module}.{self.name}"
+        return f"{self.module}.{self.name}" + (f"[{self.key}]" if self.key else "")
 
 
 def _file(module: str) -> str:

@@ -41,8 +41,7 @@ class Program:
     """Translates `names` and everything that they need; objects that JavaScript passes in have attributes `described`.
 
     The names of parameters are kept for `names`, and for functions and methods called with keywords at run time, in
-    translated code or, if they are in `by_keyword`, by others. Methods in `omitted` (module.Class.method) are left out,
-    and so are the entries of dicts in `without` (module.name) under these keys.
+    translated code or, if they are in `by_keyword`, by others. Methods in `omitted` (module.Class.method) are left out.
     Functions that use Python-only names, and those in PROVIDED, call what JavaScript provides. Raises ScriptError, with
     file and line, for code outside the supported subset.
     """
@@ -53,13 +52,12 @@ class Program:
         described: Iterable[str] = (),
         by_keyword: Iterable[str] = (),
         omitted: Iterable[str] = (),
-        without: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.entries = list(names)
         self.described = set(described)
         self.omitted = set(omitted)
-        self.without = without or {}
         self.found: dict[Name, Definition] = {}
+        self.homes: dict[str, str] = {}  # the file of each definition, of the last texts()
         self._needs: set[Name] = set()
         self._attributes: dict[str, tuple[str, ast.AST]] = {}
         self._functions = Functions(self._use, signature, self._attribute)
@@ -95,15 +93,17 @@ class Program:
     # Definitions
 
     def _define(self, name: Name) -> Definition:
+        if name.key:
+            text, before = self._valued(name.value, str(name))
+            mapping = Name(name.module, name.name)
+            return Definition(f"«{mapping}».set({json.dumps(name.key)}, {text});", {*before, mapping})
         node = definitions(name.module).get(name.name)
         if isinstance(node, ast.ClassDef):
             return self._class(name, node)
         if isinstance(node, ast.FunctionDef):
             return self._function(name, node)
         try:
-            given, lost = name.value, self.without.get(str(name), ())
-            kept = {key: each for key, each in given.items() if key not in lost} if lost else given
-            text, before = self._valued(kept, str(name))
+            text, before = self._valued(name.value, str(name))
         except HostError as error:
             raise ScriptError(name.module, node, f"{name.name} has no counterpart in JavaScript: {error}") from error
         return Definition(f"export const «{name}» = {text};", before)
@@ -207,6 +207,7 @@ class Program:
             )
             texts[file] = self._module(own, imports)
             homes |= dict.fromkeys(map(str, own), file)
+        self.homes = homes
         return texts
 
     def _needed(self, names: Iterable[Name]) -> set[Name]:
@@ -251,12 +252,13 @@ class Program:
     @functools.cached_property
     def _identifiers(self) -> dict[str, str]:
         """Return an identifier for each definition: its name, with the module if several definitions share it."""
-        shared = Counter(name.name for name in self.found)
+        named = [name for name in self.found if not name.key]
+        shared = Counter(name.name for name in named)
         return {
             str(name): name.name
             if shared[name.name] == 1 or name in self.entries
             else f"{name.name}${re.sub(r'[^0-9A-Za-z]', '_', name.module.removeprefix('webmm.').rpartition('/')[2])}"
-            for name in self.found
+            for name in named
         }
 
 
