@@ -12,13 +12,13 @@ import typing
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
 
 from webmm.page.script import runtime
 from webmm.page.script.expressions import Scope
 from webmm.page.script.functions import Functions, decorator, parameters
-from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, is_ours, refuse_host, resolve
+from webmm.page.script.meanings import expressible, refer
+from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, is_ours, refuse_host
 from webmm.page.script.values import field as field_text
 from webmm.page.script.values import value as value_text
 
@@ -260,39 +260,6 @@ class Program:
             else f"{name.name}${re.sub(r'[^0-9A-Za-z]', '_', name.module.removeprefix('webmm.').rpartition('/')[2])}"
             for name in named
         }
-
-
-def refer(module: str, id: str) -> Name | str:
-    """Return the meaning of `id`, a name `x` or a member `x.y`, in a module; "" for a member of an ordinary object.
-
-    Raises HostError for Python-only names.
-    """
-    owner, _, member = id.partition(".")
-    if not member:
-        return resolve(module, id)
-    found = resolve(module, owner)
-    if isinstance(found, str):
-        return f'$.unbound("{member}")' if member in runtime.METHODS else ""
-    value = found.value
-    if not isinstance(value, ModuleType):
-        return ""
-    if is_ours(value.__name__):
-        return resolve(value.__name__, member)
-    if expression := runtime.spelled(getattr(value, member, None)):
-        return expression
-    if value in runtime.MODULES and member in runtime.MODULES[value]:
-        return f"$.{value.__name__}.{member}"
-    raise HostError(id)
-
-
-def expressible(found: Name | str) -> Name | str:
-    """Return `found`; raises HostError for a constant that has no counterpart in JavaScript."""
-    if isinstance(found, Name) and not isinstance(found.value, ModuleType):
-        try:
-            value_text(found.value, str, "")
-        except HostError as error:
-            raise HostError(found.name) from error
-    return found
 
 
 def signature(name: Name) -> Sequence[str] | None:
