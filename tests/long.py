@@ -136,6 +136,12 @@ def cases(seed: int, share: float) -> Iterator[Piece]:
         yield Piece("cases", name, ("-m", "pytest", "-q", "-m", "long", f"tests/{folder}"))
 
 
+def standard(seed: int, share: float) -> Iterator[Piece]:
+    """Yield the suite of the array API standard, if ARRAY_API_TESTS names a checkout of it."""
+    if folder := os.environ.get("ARRAY_API_TESTS"):
+        yield Piece("standard", "standard", ("tests/standard.py", folder))
+
+
 PARTS: dict[str, Callable[[int, float], Iterator[Piece]]] = {
     "soak": soak,
     "problems": problems,
@@ -144,6 +150,7 @@ PARTS: dict[str, Callable[[int, float], Iterator[Piece]]] = {
     "tiles": tiles,
     "lanes": lanes,
     "cases": cases,
+    "standard": standard,
 }
 
 
