@@ -14,7 +14,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,15 +29,9 @@ CHANGES = {
 }
 PASSED = re.compile(r"\b(\d+) passed")
 
-globals().update({name: getattr(array_api, name) for name in dir(array_api) if not name.startswith("_")})
-__array_api_version__ = array_api.__array_api_version__
-__array_namespace_info__ = array_api.__array_namespace_info__
-globals().update({name: np.dtype(name) for name in NAMES})
 
-
-def pytest_configure(config: Any) -> None:
+def change_helpers() -> None:
     """Load the helpers with CHANGES, before the suite imports them."""
-    del config
     spec = importlib.util.find_spec(HELPERS)
     assert spec
     assert spec.origin, HELPERS
@@ -84,3 +77,9 @@ def main(folder: Path) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(Path(sys.argv[1]).resolve()) if len(sys.argv) == 2 else __doc__)
+else:  # as the namespace, whose all(), any() and so on hide Python's
+    globals().update({name: getattr(array_api, name) for name in dir(array_api) if not name.startswith("_")})
+    __array_api_version__ = array_api.__array_api_version__
+    __array_namespace_info__ = array_api.__array_namespace_info__
+    globals().update({name: np.dtype(name) for name in NAMES})
+    change_helpers()
