@@ -21,8 +21,9 @@ SMALL = {
     "online": {"columns": 12, "values": 12, "size": 8},
     "blocked": {"columns": 12, "values": 16, "bq": 8, "bk": 16, "tm": 2, "wx": 4},
     "blocked by shuffles": {"columns": 12, "values": 16, "bq": 8, "bk": 16, "tm": 2, "wx": 4, "combine": "subgroup"},
+    "blocked in spans": {"columns": 32, "values": 16, "bq": 8, "bk": 16, "tm": 2, "wx": 4, "span": 16},
     "cpu_lanes": {"lanes": 4, "tm": 4, "tk": 4, "tn": 4},
-    "cpu from buffers": {"lanes": 4, "tm": 4, "tk": 4, "tn": 4, "load": "buffer"},
+    "cpu_lanes from buffers": {"lanes": 4, "tm": 4, "tk": 4, "tn": 4, "load": "buffer"},
 }
 EVERY = {"mask": dense_heads(4, 9, 40), "mask_dtype": BOOL, "lengths": True, "from_end": True, "shift": -9}
 PROBLEMS = {

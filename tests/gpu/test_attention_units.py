@@ -137,3 +137,8 @@ def test_the_choice_by_shape_and_dtype(device):
     without = replace(able, matrix_shapes=frozenset(), subgroup_size=0)
     assert {kernel.name for kernel in on_gpus(plain((1, 8, 1, 4096, 64), F16), without)} == {"blocked"}
     assert MatrixUnit().unsuited(plain((1, 8, 64, 64, 64), F32)) == "multiplies float16, not float32"
+
+
+def test_no_part_of_the_keys_is_left_out_of_the_combination():
+    assert Decode(splits=48).invalid() is None
+    assert "splits = 33 must be a multiple of 16" in (Decode(splits=33).invalid() or "")
