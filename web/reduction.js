@@ -80,6 +80,11 @@ export class Declared {
     }
   }
 
+  /** The files of functions that its expressions call. @returns {string[]} */
+  get functions() {
+    return [false, true].flatMap((whole) => [...(this.terms(whole)?.wgsl.get("functions") ?? [])]);
+  }
+
   /** @param {string} dtype @returns {number} the result over no elements */
   none(dtype) {
     const terms = this.terms(dtype === "int32");
@@ -122,6 +127,13 @@ const known = new WeakMap();
 export async function declared(call, op) {
   const { core, device } = call;
   const [compiler] = await Promise.all([device.bundle.module("compiler.js"), device.bundle.module(TEMPLATE)]);
+  const found = declaredOnce(core, compiler, op);
+  await Promise.all(found.functions.map((file) => device.bundle.module(`templates/elementwise/${file}.js`)));
+  return found;
+}
+
+/** @param {any} core @param {any} compiler @param {unknown} op @returns {Declared} */
+function declaredOnce(core, compiler, op) {
   /** @type {Map<string, Declared>} */
   const all = known.get(compiler) ?? new Map();
   known.set(compiler, all);

@@ -7,6 +7,7 @@ needs the repository, whose address, like the others, is in `webmm.version`.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from importlib.metadata import files
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from webmm.page import bundle, index, minify
 from webmm.version import ADDRESS, SITE, __version__
 
+LATER = re.compile(r'await import\("(\.[^"]+)"\)')  # a module that is loaded by a first call
 ENTRIES = {".": "webmm", "./files": "files", "./shaders": "shaders"}  # import paths of the package, and their modules
 PACKAGE = {
     "name": "webmm",
@@ -51,8 +53,12 @@ def build(out: Path, *, force: bool = False) -> int:
 
 def modules(folder: Path, kernels: str = "") -> list[str]:
     """Return the published modules, relative to `folder`: ENTRIES, and all that they and `kernels` import."""
-    needed = (name.removeprefix("../") for name in bundle.IMPORT.findall(kernels))
-    return bundle.imported(folder, *(f"{name}.js" for name in ENTRIES.values()), *needed)
+    needed = [name.removeprefix("../") for name in bundle.IMPORT.findall(kernels)]
+    found = bundle.imported(folder, *(f"{name}.js" for name in ENTRIES.values()), *needed)
+    late = [
+        (folder / name).parent / path for name in found for path in LATER.findall((folder / name).read_text("utf-8"))
+    ]
+    return bundle.imported(folder, *found, *(path.resolve().relative_to(folder.resolve()).as_posix() for path in late))
 
 
 def _write_entries(package: Path) -> None:
