@@ -120,7 +120,7 @@ def test_selftest_and_explain_say_why_plugins_fail(examples: Path, monkeypatch: 
     )
     done = CliRunner().invoke(main, ["explain", "8", "8", "8"])
     assert done.exit_code == 1
-    assert f"was refused by the engine: {place}: " in done.stdout
+    assert f"was refused by the engine: {place}: " in " ".join(done.stdout.split())
     assert f"  {place}: {line}" in done.stdout.splitlines()
 
 

@@ -26,6 +26,7 @@ CALLS_JS = Path(__file__).with_name("calls.js")
 TRANSPOSES = ("transpose_a", "transpose_b")  # options of webmm.js; Python passes transposed views instead
 # Cases of errors with the words of one language: NumPy's, or about the options and types that only one of them has.
 OWN_WORDS = {
+    "reshaped without a copy",  # Python makes one
     *("reshaped to another size", "broadcast to another shape", "gemm on the host", "rms_norm has no bias"),
     *(
         f"unknown {what}{where}"
