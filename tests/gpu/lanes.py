@@ -15,7 +15,9 @@ import numpy as np
 from tiles import problems
 
 from webmm import Device
+from webmm.cases.attention import plain
 from webmm.choose import refused
+from webmm.dtypes import F32
 from webmm.engine.launches import testing
 from webmm.engine.timing import submit
 from webmm.errors import UnsupportedError
@@ -26,6 +28,7 @@ from webmm.measure.bench import blank
 from webmm.measure.selftest import prove
 
 OTHERS = (4, 8, 16, 32, 64)
+NARROW = (plain((1, 2, 9, 40, 16), F32),)  # for the smallest tiles of attention, which hold rows of 32
 
 
 def stages():
@@ -56,7 +59,9 @@ def weight(kernel):
 def problems_for(kernel, device):
     """Return a problem of each operation of the op that the kernel can compute."""
     found = {}
-    for problem in (problem for known in problems(kernel.op) for problem in known):
+    for problem in [*(problem for known in problems(kernel.op) for problem in known), *NARROW]:
+        if problem.op != kernel.op:
+            continue
         operation = getattr(problem, "function", ""), getattr(problem, "operation", "")
         if operation not in found and kernel.check(problem, device.capabilities) is None:
             found[operation] = problem
