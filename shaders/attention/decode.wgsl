@@ -4,7 +4,7 @@
 // Changed from online: there are too few queries for an invocation each. SHARERS lanes hold a part of the columns each,
 // of TM queries, from all heads that share keys: so k and v are read once for all of them. Lanes exchange their parts
 // of q·k. Each such group reads keys of its own, with a maximum and a sum of its own; at the end, results are combined
-// within subgroups, then through workgroup memory. Not measured on a GPU.
+// within subgroups, then through workgroup memory.
 {% if kernel.splits > 1 %}
 // The keys that queries see are divided among SPLITS workgroups, which write their results, maxima and sums to
 // `partial` (head, query, split, column). The next dispatch (combine) combines them.

@@ -10,7 +10,7 @@
 // of the distance from a reference, which the maximum exceeds by 0 to ROOM: then no weight overflows float16, and the
 // reference grows once or twice in a row. Only in such steps, results go through workgroup memory. AHEAD is how far a
 // new reference is from the maximum: weights down to 2^-(14 + AHEAD) of the largest one are normal float16.
-// The next tiles of k and v are loaded into registers while these are multiplied. Not measured on a GPU.
+// The next tiles of k and v are loaded into registers while these are multiplied.
 // Edges: keys beyond the last one have the score HIDDEN, and zeros in v. Needs subgroups of exactly LANES lanes.
 // Workgroup memory: panels of k (or a fragment of o per subgroup), v and scores, whose lines are padded by 16 bytes.
 {% import "common/attention.wgsl" as attention with context %}
