@@ -278,7 +278,9 @@ def header(output: Path) -> dict[str, str]:
 @click.command()
 @click.option("--adapter", default="")
 @click.option("--engine", default="")
-@click.option("--op", "ops", default="gemm", show_default=True, help=f"Comma-separated, of {', '.join(DRAWN)}.")
+@click.option(
+    "--op", "ops", default="gemm", show_default=True, help=f"Comma-separated, of {', '.join(DRAWN)}; or attention."
+)
 @click.option("--dtype", default="", help="Default: float32; for quantized, int8.")
 @click.option("--seeds", default="1", help="Seeds of the problems, comma-separated.")
 @click.option("--count", default=100, help="Problems per seed.")

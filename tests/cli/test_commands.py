@@ -332,6 +332,7 @@ EXPLAINED = {
     "weights:8bit-128": (("1", "256", "256"), "weights:8bit-128 1×256×256 float32 on "),
     "reduce:max": (("64x256x32@1",), "reduce:max 64×256×32 float32 on "),
     "normalise": (("512", "4096", "--dtype", "float16"), "normalise:softmax 512×4096×1 float16 on "),
+    "attention:causal": (("2x33x40",), "attention:causal 33×33×40 float32 on "),
     "elementwise:silu": (("1000",), "elementwise:silu 1000000×1×1 float32 on "),
 }
 

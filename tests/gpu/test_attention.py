@@ -173,6 +173,7 @@ REFUSED = [
     ((q[:, :3], k, v), {}, "3 heads, which is no multiple of the 2"),
     ((q, k, v), {"causal": "middle"}, 'causal must be False, True, which is "start", or "end"'),
     ((q, k, v), {"window": (1, -2)}, "window must be two whole numbers"),
+    ((q[..., :0], k[..., :0], v), {}, "width must be at least 1, not 0"),
     ((q, k, v), {"softcap": -1.0}, "softcap must be 0"),
     ((q, k, v), {"scale": np.inf}, "scale must be a finite number"),
     ((q, k, v), {"scale": "big"}, "scale must be a number"),

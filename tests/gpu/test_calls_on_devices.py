@@ -13,6 +13,7 @@ RNG = np.random.default_rng(23)
 X = RNG.standard_normal((75, 66)).astype(np.float32)
 U8, I8 = RNG.integers(0, 256, (3, 70, 33), np.uint8), RNG.integers(-128, 128, (33, 41), np.int8)
 WEIGHTS = webmm.quantize_blocks(RNG.standard_normal((66, 40)).astype(np.float32))
+HEADS = RNG.standard_normal((2, 4, 33, 20)).astype(np.float32)
 SCALES = RNG.uniform(0.5, 2, 70).astype(np.float32)
 
 CALLS = {
@@ -23,6 +24,7 @@ CALLS = {
     "layer_norm": lambda **on: webmm.layer_norm(X, X[3], X[4], **on),
     "rms_norm": lambda **on: webmm.rms_norm(X.T, X[:, 0], **on),
     "rotary": lambda **on: webmm.rotary(X, X[:, :33], X[:, 33:], **on),
+    "attention": lambda **on: webmm.attention(HEADS, HEADS[:, ::2], HEADS[:, 1::2], causal="end", **on),
     "sum of rows": lambda **on: webmm.reduce(X, "sum", 1, **on),
     "argmax of columns": lambda **on: webmm.reduce(X, "argmax", 0, **on),
     "float64": lambda **on: webmm.reduce(X.astype(np.float64), "mean", 0, **on),
