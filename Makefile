@@ -4,7 +4,8 @@
 # ARGS="--parts soak tiles", ARGS="--continue", ARGS="--seed 7".
 # make fuzz N=30000 SEED=0: check N random problems, starting at SEED; ARGS="--steps 100000": sequences of calls instead,
 # ARGS="--kills 500": calls on files, whose processes are killed.   make soak: run eight threads for ten minutes.
-# make web: build the page in build/web, for any static host.   make docs: build the documentation in build/site.
+# make web: build the page in build/web, for any static host.   make npm: build the npm package in build/npm.
+# make docs: build the documentation in build/site.
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
@@ -13,7 +14,7 @@ SEED ?= 0
 PROCESSES ?= 2
 TOO_OLD := "the tests need Python 3.11 or newer, for Tint (wgpudawn): make clean test PYTHON=python3.12"
 
-.PHONY: bench test quick test-long ready lint unit fuzz soak web docs clean
+.PHONY: bench test quick test-long ready lint unit fuzz soak web npm docs clean
 
 bench: $(VENV)/bench tools/ensure-vulkan
 	tools/ensure-vulkan $(BIN)/webmm
@@ -57,6 +58,16 @@ soak: $(VENV)/dev
 
 web: $(VENV)/bench
 	$(BIN)/webmm bundle --force build/web
+
+npm: $(VENV)/bench web/node_modules/.package-lock.json
+	$(BIN)/webmm bundle --npm --force build/npm
+	PATH="$(CURDIR)/.tools/bin:$$PATH" npm --prefix web run --silent declarations
+	@echo "build/npm has TypeScript's declarations, too"
+
+web/node_modules/.package-lock.json: web/package-lock.json
+	tools/ensure-node
+	PATH="$(CURDIR)/.tools/bin:$$PATH" npm --prefix web ci --ignore-scripts --no-audit --no-fund
+	touch $@
 
 docs: $(VENV)/dev
 	tools/ensure-node

@@ -24,10 +24,7 @@ def bundle(out: Path, force: bool, npm: bool) -> None:
     if npm:
         from webmm.page import npm as package
 
-        click.echo(
-            f"{out}: {package.build(out, force=force)} files, without TypeScript's types: "
-            "npm run build in web/ adds them"
-        )
+        click.echo(f"{out}: {package.build(out, force=force)} files, without TypeScript's declarations")
         return
 
     summary = page.build(out, force=force)
