@@ -25,6 +25,13 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # lavapipe compiles most of the time: without LLVM's optimisations, a seventh faster. Most of make test-long keeps them.
 os.environ.setdefault("GALLIVM_PERF", "nopt")
 
+# Tests judge no times, so a measurement lasts a tenth of a user's; modules imported later take these as their defaults.
+timing = importlib.import_module("webmm.engine.timing")
+timing.WARM_UP, timing.SAMPLE_TIME = 0.02, 0.03
+timing.time_launch.__defaults__ = (timing.WARM_UP, timing.SAMPLE_TIME)
+timing.time_call.__defaults__ = (timing.WARM_UP,)
+timing.sample_count.__defaults__ = (timing.SAMPLE_TIME,)
+
 # No deadline: the first run of a shader compiles it, which takes seconds on a CPU. No database: it would add examples.
 settings.register_profile(
     "webmm",
@@ -35,6 +42,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("webmm")
+
+
+def pytest_collection_finish():
+    """Leave the tests and all modules out of Python's garbage collections, which would visit them thousands of times."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)
