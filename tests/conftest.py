@@ -68,6 +68,22 @@ def swiftshader():
     return {**os.environ, "VK_DRIVER_FILES": ":".join([*others, str(icd)])}
 
 
+@pytest.fixture(scope="session")
+def page_folder(tmp_path_factory):
+    """The built page: one for all processes of pytest-xdist, whose folders are in one folder; tests only read it."""
+    from filelock import FileLock
+
+    from webmm.page import bundle
+
+    mine = tmp_path_factory.getbasetemp()
+    folder = (mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine) / "web-page"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            bundle.build(mine / "building")
+            (mine / "building").rename(folder)  # complete, or not there
+    return folder
+
+
 @pytest.fixture
 def templates(tmp_path, monkeypatch):
     """Return the folder of a copy of the templates, which is rendered instead of the original; tests may edit it."""
