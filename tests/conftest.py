@@ -45,7 +45,7 @@ settings.load_profile("webmm")
 
 
 def pytest_collection_finish():
-    """Leave the tests and all modules out of Python's garbage collections, which would visit them thousands of times."""
+    """Leave the tests and all modules out of garbage collections, which would visit them thousands of times."""
     gc.collect()
     gc.freeze()
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import webmm
-from tests.sampled import crossed, sampled
+from tests.sampled import crossed, pairwise, sampled
 from webmm import Device, choose
 from webmm.calls import executor, streamed
 from webmm.cut import streams
