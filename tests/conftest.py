@@ -44,12 +44,6 @@ settings.register_profile(
 settings.load_profile("webmm")
 
 
-def pytest_collection_finish():
-    """Leave the tests and all modules out of garbage collections, which would visit them thousands of times."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.fixture(scope="module", autouse=True)
 def trimmed():
     """Give the memory that a file's tests have freed back to the system: the C library keeps it in pieces."""
