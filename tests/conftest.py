@@ -25,6 +25,13 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # lavapipe compiles most of the time: without LLVM's optimisations, a seventh faster. Most of make test-long keeps them.
 os.environ.setdefault("GALLIVM_PERF", "nopt")
 
+# Tests judge no times, so a measurement lasts a tenth of a user's; modules imported later take these as their defaults.
+timing = importlib.import_module("webmm.engine.timing")
+timing.WARM_UP, timing.SAMPLE_TIME = 0.02, 0.03
+timing.time_launch.__defaults__ = (timing.WARM_UP, timing.SAMPLE_TIME)
+timing.time_call.__defaults__ = (timing.WARM_UP,)
+timing.sample_count.__defaults__ = (timing.SAMPLE_TIME,)
+
 # No deadline: the first run of a shader compiles it, which takes seconds on a CPU. No database: it would add examples.
 settings.register_profile(
     "webmm",
@@ -53,6 +60,22 @@ def swiftshader():
     assert icd.is_file(), f"Dawn is tested on Chromium's software driver, {icd}: tools/ensure-browser installs it"
     others = [str(path) for path in Path("/usr/share/vulkan/icd.d").glob("*.json")]
     return {**os.environ, "VK_DRIVER_FILES": ":".join([*others, str(icd)])}
+
+
+@pytest.fixture(scope="session")
+def page_folder(tmp_path_factory):
+    """The built page: one for all processes of pytest-xdist, whose folders are in one folder; tests only read it."""
+    from filelock import FileLock
+
+    from webmm.page import bundle
+
+    mine = tmp_path_factory.getbasetemp()
+    folder = (mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine) / "web-page"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            bundle.build(mine / "building")
+            (mine / "building").rename(folder)  # complete, or not there
+    return folder
 
 
 @pytest.fixture

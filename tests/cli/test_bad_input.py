@@ -21,11 +21,12 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli import hostile
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, measured_once
 from tests.cli.hostile import FLOATS, HEADER
 from webmm import config
 from webmm.choose import tuned, verdicts
 from webmm.cli import main
+from webmm.measure import roofline
 from webmm.text import is_plain
 
 
@@ -43,6 +44,7 @@ TIMEOUT = 60  # seconds
 def here(files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Change to a folder of test files, and fail the test if a command, run in this process, does not end in time."""
     monkeypatch.chdir(files)
+    monkeypatch.setattr(roofline, "measure", measured_once)
     monkeypatch.setenv("WEBMM_CACHE_DIR", str(files / "cache"))
     monkeypatch.setattr(config.platformdirs, "user_config_dir", lambda name: str(files / "user"))
     config._files.cache_clear()

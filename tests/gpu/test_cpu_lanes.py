@@ -58,7 +58,7 @@ def test_layouts_and_batches(device, cls, dtype):
 def test_rows_not_divisible_by_lanes(device, cls):
     # Fewer rows than lanes, as many, and several per lane.
     for lanes in (1, 2, 4, 8):
-        for tm in (1, 2, 4, 8, 16):
+        for tm in (1, lanes, 16):
             kernel = cls(lanes=lanes, tm=tm, tn=4)
             if kernel.invalid() is None and runs(device, kernel, gemm(19, 37, 11)):
                 check(device, kernel, gemm(19, 37, 11))
@@ -66,7 +66,7 @@ def test_rows_not_divisible_by_lanes(device, cls):
 
 @both
 def test_k_of_100_003(device, cls):
-    for shape in ((3, 5, 100_003), (33, 66, 100_003)):
+    for shape in ((3, 5, 100_003), (17, 34, 100_003)):
         problem = gemm(*shape)
         kernel = with_lanes_of(device, cls)
         assert runs(device, kernel, problem)

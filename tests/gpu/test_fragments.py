@@ -53,7 +53,7 @@ QUANTISED = pairwise(BYTES, BYTE_TYPES, LANES, LAYOUTS, (F32, I32, I8))
 WEIGHTS = pairwise(FLOATS, BITS, LANES, (False, True))
 
 
-@pytest.mark.parametrize(("shape", "stage", "lanes", "layout", "finish", "spelling"), sampled(PRODUCTS, 3))
+@pytest.mark.parametrize(("shape", "stage", "lanes", "layout", "finish", "spelling"), sampled(PRODUCTS, 5))
 def test_products(device, monkeypatch, shape, stage, lanes, layout, finish, spelling):
     (cls, dtype), (out, bias, activation) = stage, finish
 
@@ -64,7 +64,7 @@ def test_products(device, monkeypatch, shape, stage, lanes, layout, finish, spel
     prove_it(device, monkeypatch, *small(cls, shape, lanes, product, spelling=spelling))
 
 
-@pytest.mark.parametrize(("shape", "types", "lanes", "layout", "out"), sampled(QUANTISED, 3))
+@pytest.mark.parametrize(("shape", "types", "lanes", "layout", "out"), sampled(QUANTISED, 5))
 def test_quantised_products(device, monkeypatch, shape, types, lanes, layout, out):
     operands, sums = types
     a, b = (U8, U8) if operands == "u8" else (I8, U8)
@@ -78,7 +78,7 @@ def test_quantised_products(device, monkeypatch, shape, types, lanes, layout, ou
 
 
 @pytest.mark.parametrize(
-    ("shape", "bits", "lanes", "transposed"), sampled(sorted(WEIGHTS, key=lambda each: each[0]), 3)
+    ("shape", "bits", "lanes", "transposed"), sampled(sorted(WEIGHTS, key=lambda each: each[0]), 4, 1)
 )
 def test_weights(device, monkeypatch, shape, bits, lanes, transposed):
     def product(m, n, k):

@@ -187,8 +187,7 @@ def test_beta_zero_does_not_read_c(device):
 def test_k_beyond_the_loop_limit(device, m):
     # lavapipe stops loops after 65,535 iterations, each of 16 steps of k in most kernels.
     a, b = integers(m, 2**20 + 1), integers(2**20 + 1, 2)
-    for x in (a, np.asfortranarray(a)):
-        exactly(webmm.matmul(x, b, device=device), a, b)
+    exactly(webmm.matmul(a if m == 1 else np.asfortranarray(a), b, device=device), a, b)
 
 
 def test_the_second_call_compiles_nothing(device):
@@ -228,7 +227,7 @@ def test_threads_share_a_device(device):
     assert not failures
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(
     sizes=st.tuples(*[st.integers(1, 70)] * 3),
     batch=st.sampled_from([((), ()), ((2,), ()), ((), (3,)), ((2,), (2,)), ((2, 1), (3,)), ((1,), (4,))]),

@@ -57,7 +57,7 @@ LARGE = (130, 261, 35)  # several default tiles of each stage, ragged; test_tuna
 def test_shapes(device, cls, dtype):
     """A part of the shapes, with others in the next stage; small tiles if others take long to compile."""
     kernel, shares = small(cls), issubclass(cls, RegisterTiled) and cls is not Blocked
-    step = (3 if shares else 2) + 2 * (dtype == "float16")
+    step = (5 if shares else 3) + 2 * (dtype == "float16")
     for seed, (m, n, k) in enumerate(SHAPES[LADDER.index(cls) % step :: step]):
         problem = gemm(m, n, k, dtype=dtype)
         if runs(device, kernel, problem):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import webmm
-from tests.sampled import crossed, sampled
+from tests.sampled import crossed, pairwise, sampled
 from webmm import Device, choose
 from webmm.calls import executor, streamed
 from webmm.cut import streams
@@ -85,7 +85,7 @@ def test_memory_maps(small, tmp_path):
 def test_epilogues(small, dtype):
     m, n, k = 50, 70, 400
     a, b = ((RNG.random(shape) - 0.5).astype(dtype) for shape in ((m, k), (k, n)))
-    for kind, activation, out in itertools.product([None, "row", "column"], [None, "gelu"], ["float32", "float16"]):
+    for kind, activation, out in pairwise([None, "row", "column"], [None, "gelu"], ["float32", "float16"]):
         bias = None if kind is None else RNG.random((m, 1) if kind == "row" else (n,)).astype(dtype)
         residual = RNG.random((m, n)).astype(np.float32) if kind != "row" else None
         settings = {"bias": bias, "activation": activation, "alpha": 0.5, "residual": residual, "out_dtype": out}
@@ -194,7 +194,7 @@ def test_transfers_overlap_with_products(as_gpu, monkeypatch):
     monkeypatch.setattr(streams, "INNER", 256)
     monkeypatch.setattr(streams, "LEAST_ROWS", 64)
     monkeypatch.setattr(streams, "MOVED", 2**16)
-    a, b, events, upload, run = whole(512, 512), whole(512, 256), [], Device.upload, Device.run
+    a, b, events, upload, run = whole(256, 512), whole(512, 256), [], Device.upload, Device.run
     monkeypatch.setattr(Device, "upload", lambda *args: (events.append(args[1].nbytes), upload(*args))[1])
     monkeypatch.setattr(Device, "run", lambda *args: (events.append("run"), run(*args))[1])
     np.testing.assert_array_equal(webmm.matmul(a, b, device=as_gpu), a.astype(np.float64) @ b)

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
-from webmm.page import bundle, serve
+from webmm.page import serve
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = [
@@ -41,18 +40,6 @@ def chromium_path() -> str:
     if not found:
         missing("Chromium")
     return str(found)
-
-
-@pytest.fixture(scope="session")
-def page_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built page: one for all processes of pytest-xdist, whose folders are in one folder; tests only read it."""
-    mine = tmp_path_factory.getbasetemp()
-    folder = (mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine) / "web-page"
-    with FileLock(f"{folder}.lock"):
-        if not folder.exists():
-            bundle.build(mine / "building")
-            (mine / "building").rename(folder)  # complete, or not there
-    return folder
 
 
 @pytest.fixture(scope="session")
