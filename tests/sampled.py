@@ -1,8 +1,8 @@
 """Parameters of which `make test` runs a sample; `make test-long` runs the others, in its part "cases"."""
 
 import itertools
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import pytest
 
@@ -32,6 +32,30 @@ def crossed(*given: Iterable[Any], step: int = 0) -> list[Any]:
         pytest.param(*(value for _, value in each), marks=marks[sum(i for i, _ in each) % step != 0])
         for each in itertools.product(*map(enumerate, tables))
     ]
+
+
+Row = TypeVar("Row")
+
+
+def fewest(rows: Iterable[Row], traits: Callable[[Row], set[Any]]) -> list[Row]:
+    """Return few of the rows that together have every trait of all, chosen greedily."""
+    of = [(row, traits(row)) for row in rows]
+    missing, chosen = set[Any]().union(*(found for _, found in of)), []
+    while missing:
+        row, found = max(of, key=lambda each: len(each[1] & missing))
+        chosen.append(row)
+        missing -= found
+    return chosen
+
+
+def covered(table: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Return the rows of a table; all but few, which have every value of each column, are marked as long.
+
+    `sampled()` can miss a value: of rows with two values in turn, every fourth has the same one.
+    """
+    rows = list(table)
+    kept = fewest(range(len(rows)), lambda i: {(column, str(value)) for column, value in enumerate(rows[i])})
+    return [row if i in kept else pytest.param(*row, marks=pytest.mark.long) for i, row in enumerate(rows)]
 
 
 def pairwise(*given: Iterable[Any]) -> list[tuple[Any, ...]]:

@@ -215,7 +215,10 @@ class Soak:
     def problems_found(self):
         stats = self.gpu.memory_stats()
         halves = [[size for at, size in self.samples if (at > self.seconds / 2) == late] for late in (False, True)]
-        early, late = (max(half, default=0) for half in halves)  # a busy machine may leave a short run's half empty
+        if not all(halves):
+            yield f"no memory was sampled in half of {self.seconds:g} s: the machine is too busy for so short a run"
+            return
+        early, late = max(halves[0]), max(halves[1])
         print(
             f"{sum(self.calls):,} calls, the longest {self.longest[0]:.2f} s ({self.longest[1]}); host memory up to",
             end=" ",

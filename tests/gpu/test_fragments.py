@@ -10,7 +10,7 @@ import pytest
 import test_byte_matrix_unit
 from emulation import emulated, stand_in
 
-from tests.sampled import pairwise, sampled
+from tests.sampled import covered, pairwise
 from webmm.cases.fragments import BYTE_TYPES, BYTES, FLOATS, LANES, SPELLINGS, settings
 from webmm.cases.quantized import scheme_of
 from webmm.dtypes import F16, F32, I8, I32, U8
@@ -53,7 +53,7 @@ QUANTISED = pairwise(BYTES, BYTE_TYPES, LANES, LAYOUTS, (F32, I32, I8))
 WEIGHTS = pairwise(FLOATS, BITS, LANES, (False, True))
 
 
-@pytest.mark.parametrize(("shape", "stage", "lanes", "layout", "finish", "spelling"), sampled(PRODUCTS, 5))
+@pytest.mark.parametrize(("shape", "stage", "lanes", "layout", "finish", "spelling"), covered(PRODUCTS))
 def test_products(device, monkeypatch, shape, stage, lanes, layout, finish, spelling):
     (cls, dtype), (out, bias, activation) = stage, finish
 
@@ -64,7 +64,7 @@ def test_products(device, monkeypatch, shape, stage, lanes, layout, finish, spel
     prove_it(device, monkeypatch, *small(cls, shape, lanes, product, spelling=spelling))
 
 
-@pytest.mark.parametrize(("shape", "types", "lanes", "layout", "out"), sampled(QUANTISED, 5))
+@pytest.mark.parametrize(("shape", "types", "lanes", "layout", "out"), covered(QUANTISED))
 def test_quantised_products(device, monkeypatch, shape, types, lanes, layout, out):
     operands, sums = types
     a, b = (U8, U8) if operands == "u8" else (I8, U8)
@@ -77,9 +77,7 @@ def test_quantised_products(device, monkeypatch, shape, types, lanes, layout, ou
     prove_it(device, monkeypatch, *made, test_byte_matrix_unit.emulated)
 
 
-@pytest.mark.parametrize(
-    ("shape", "bits", "lanes", "transposed"), sampled(sorted(WEIGHTS, key=lambda each: each[0]), 4, 1)
-)
+@pytest.mark.parametrize(("shape", "bits", "lanes", "transposed"), covered(WEIGHTS))
 def test_weights(device, monkeypatch, shape, bits, lanes, transposed):
     def product(m, n, k):
         a = Operand(m if transposed else k, transposed=transposed)

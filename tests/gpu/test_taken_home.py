@@ -143,7 +143,7 @@ def test_the_general_text_is_right_at_every_size(plain, op, name):
         check(plain, stage, problem, kernel)
 
 
-@pytest.mark.parametrize(("op", "name"), sampled(EVERY, 5, 2), ids=str)
+@pytest.mark.parametrize(("op", "name"), sampled(EVERY, 5, 3), ids=str)
 def test_a_specialised_text_is_right_where_it_says(plain, op, name):
     size = {"gemm": "64", "quantized": "64", "weights": "64", "elementwise": "64"}.get(op, "64x64")
     stage = emulated(printed(op, name, "--size", size))

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import webmm
+from tests.sampled import fewest
 from tests.web.table import JAVASCRIPT_ERRORS, Outcome, as_json, cases, check, faults
 from tests.web.table_case import VIEWS, Case, X
 from webmm.cut.arrays import Extents, array_pieces
@@ -55,14 +56,8 @@ def traits(case: Case) -> set[tuple[object, ...]]:
 
 
 def covering(table: list[Case]) -> list[Case]:
-    """Return few cases that have every trait of `table`, chosen greedily."""
-    of = [(case, traits(case)) for case in table]
-    missing, chosen = set().union(*(found for _, found in of)), []
-    while missing:
-        case, found = max(of, key=lambda each: len(each[1] & missing))
-        chosen.append(case)
-        missing -= found
-    return chosen
+    """Return few cases that have every trait of `table`."""
+    return fewest(table, traits)
 
 
 def make_call(case: Case, device: webmm.Device) -> Any:
