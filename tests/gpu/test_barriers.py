@@ -132,7 +132,7 @@ def right_with(pipeline, device, case, kernel, part):
 
 
 @pytest.mark.parametrize(
-    ("op", "kernel"), sampled(with_barriers(), 4, 1), ids=lambda x: x.name if isinstance(x, Op) else str(x)
+    ("op", "kernel"), sampled(with_barriers(), 3, 1), ids=lambda x: x.name if isinstance(x, Op) else str(x)
 )
 def test_every_barrier_is_needed(device, op, kernel):
     if device.info.kind != "cpu":
