@@ -15,7 +15,7 @@ import { add, include } from "./templates.js";
 /** A function for a bundle, and its values. @typedef {{name: string, numbers: number[], operands: (DeviceArray | HostArray)[]}} Applied */
 
 /**
- * A function of each element, for `activation` of `Device.matmul()` and `Device.qmatmulWeights()`.
+ * A function of each element, for `activation` of `Device.matmul()` and `Device.qmatmulWeights()`, and for `Device.map()`.
  *
  *     const leaky = new Epilogue("where(x > 0, x, slope * x)", { slope: 0.1 });
  *     const c = await gpu.matmul(a, b, { activation: leaky });
@@ -93,13 +93,23 @@ export class Epilogue {
 }
 
 /** @param {any} core @param {any} compiler @param {Link} link @param {string[]} kinds of its arrays @returns {Python} the translated `Link` */
-function linked(core, compiler, { text, wgsl, numbers, arrays }, kinds) {
+function linked(core, compiler, link, kinds) {
+  const { text, wgsl, numbers } = link;
   if (wgsl) return make(core.Link, [text, text, 0, [], true]); // in Python with a function of NumPy
+  return make(core.Link, [text, compiledOf(compiler, link, "x", "y", kinds), numbers.length, kinds]);
+}
+
+/**
+ * Compile an expression of floats.
+ * @param {any} compiler @param {Link} link @param {string} element what x is in WGSL @param {string} array the name of its arrays there, followed by their numbers
+ * @param {string[]} kinds of the arrays @param {number} [first] the number of the first array @returns {string} WGSL
+ */
+export function compiledOf(compiler, { text, numbers, arrays }, element, array, kinds, first = 0) {
   const words = `epilogue ${compiler.shown(text)}`;
-  const places = new Dict([["x", "x"]]);
-  const typed = new Dict([["x", "f32"]]);
+  const places = new Dict([["x", element]]);
+  const typed = new Dict([[element, "f32"]]);
   numbers.forEach((name, i) => (places.set(name, `s${i}`), typed.set(`s${i}`, "f32")));
-  arrays.forEach((name, i) => (places.set(name, `y${i}`), typed.set(`y${i}`, kinds[i])));
+  arrays.forEach((name, i) => (places.set(name, `${array}${first + i}`), typed.set(`${array}${first + i}`, kinds[i])));
   if (numbers.includes("x") || arrays.includes("x"))
     throw new ProblemError(`${words}: x is the element itself; give the value another name`);
   const tree = compiler.tree_of(text);
@@ -113,7 +123,7 @@ function linked(core, compiler, { text, wgsl, numbers, arrays }, kinds) {
   if (unused.length) throw new ProblemError(`${words} does not use ${unused.join(", ")}`);
   const found = compiler.compiled_tree(text, compiler.placed(tree, places), typed, numbersOf(compiler));
   if (found.kind !== "f32") throw new ProblemError(`${words} is ${found.kind}; write float32(${text}) for a float`);
-  return make(core.Link, [text, found.wgsl, numbers.length, kinds]);
+  return found.wgsl;
 }
 
 /** @type {Map<string, number>} a number for each function */
@@ -126,7 +136,7 @@ export function keyed(key) {
 }
 
 /** @param {string} dtype @returns {string} the kind in which its elements are computed */
-function kindOf(dtype) {
+export function kindOf(dtype) {
   const kind = { float32: "f32", float16: "f32", int32: "i32", bool: "bool" }[dtype];
   if (!kind)
     throw new ProblemError(`an array of an epilogue is ${dtype}; cast it to one of float32, float16, int32, bool`);

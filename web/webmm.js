@@ -20,6 +20,7 @@ export { Bundle } from "./bundle.js";
 export { Kernel } from "./kernels.js";
 export { bytesOf, flopsOf, problemOf } from "./problems.js";
 export { BlockWeights, quantizeBlocks } from "./calls/quantized.js";
+export { KVCache } from "./calls/kv_cache.js";
 export { DeviceArray } from "./engine/array.js";
 export { Epilogue } from "./epilogue.js";
 export { Reduction } from "./reduction.js";

@@ -80,6 +80,20 @@ async function made(webmm, device, call, operands, options, there, host) {
     arrays[arrays.length - 1].free();
     return call === "freed" ? arrays[0].read() : device.matmul(arrays[0], arrays[1]);
   }
+  if (call === "map") {
+    const { f, text, ...values } = options;
+    return device.map(arrays[0], f ?? new webmm.Epilogue(text, values));
+  }
+  if (call === "cached") {
+    const { of, layer = 1, ...sizes } = options;
+    const cache = await webmm.KVCache.open(device, sizes);
+    try {
+      for (const i of [0, 2]) await cache.append(layer, arrays[i], arrays[i + 1]);
+      return await cache[of](layer).read();
+    } finally {
+      cache.free();
+    }
+  }
   const { op, ...others } = options;
   return call === "reduce" ? device.reduce(arrays[0], op, others) : device[camel(call)](...arrays, others);
 }

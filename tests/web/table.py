@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tests.web.table_attention import attention
 from tests.web.table_case import Case, X, drawn
+from tests.web.table_elements import caches, own, rotations
 from tests.web.table_floats import float64_products, in_place, products
 from tests.web.table_integers import quantized, weights
 from tests.web.table_rows import elements, normalised, reductions
@@ -75,6 +76,9 @@ def cases() -> list[Case]:
         normalised,
         elements,
         attention,
+        own,
+        rotations,
+        caches,
     )
     return [case for column in columns for case in column()]
 

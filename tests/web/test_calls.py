@@ -35,7 +35,7 @@ OWN_WORDS = {
         for where in ("", ", resident")
     ),
 }
-OPTION = re.compile(r"\b(out|scale|zero)_(\w)")
+OPTION = re.compile(r"\b(out|scale|value|zero)_(\w)")
 WEIGHTS = inspect.signature(webmm.quantize_blocks).parameters
 
 
@@ -89,6 +89,15 @@ def make_call(case: Case, device: webmm.Device) -> Any:
         how = {name: options.pop(name) for name in list(options) if name in WEIGHTS}
         weights = webmm.quantize_blocks(np.asarray(case.operands[1].data), **how)
         operands[1] = weights.to(device) if case.resident else weights
+    if case.call == "map":
+        given = options["f"] if "f" in options else webmm.Epilogue(options.pop("text"), **options)
+        return webmm.map(*operands, given, device=device)
+    if case.call == "cached":
+        of, layer = options.pop("of"), options.pop("layer", 1)
+        cache = webmm.KVCache(device, **options)
+        for i in (0, 2):
+            cache.append(layer, *operands[i : i + 2])
+        return getattr(cache, of)(layer)
     call: Callable[..., Any] = getattr(webmm, case.call)
     return call(*operands, **options, device=device)
 

@@ -172,9 +172,11 @@ async function vectorOf(call, given, length, dtype) {
 }
 
 /** `Device.gelu()`. @param {Call} call @param {any} given @param {any} options */
-export async function gelu(call, given, options) {
-  const name = flag("approximate", options.approximate) ? "gelu_tanh" : "gelu";
-  const x = call.data(given);
+export const gelu = async (call, given, options) =>
+  mapped(call, call.data(given), flag("approximate", options.approximate) ? "gelu_tanh" : "gelu");
+
+/** @param {Call} call @param {Data} x @param {string} name of an activation @returns {Promise<Data>} it of each element */
+export async function mapped(call, x, name) {
   call.core.check_floats("activations", call.element(x.dtype));
   const y = await call.result(x.shape, x.dtype, x instanceof DeviceArray);
   if (!x.size) return y;

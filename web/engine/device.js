@@ -156,6 +156,37 @@ export class Device extends Engine {
   }
 
   /**
+   * Rotate each pair of elements of `x` by the angle of its token and pair: (x, y) becomes (x·cos - y·sin, y·cos + x·sin).
+   *
+   *     const rotated = await gpu.rotary(q, cos, sin);
+   * @template {HostData | DeviceArray} X
+   * @param {X} x shape (…, tokens, width), such as queries or keys; float32 or float16; `width` is even
+   * @param {HostData | DeviceArray} cos broadcasts to (…, tokens, width/2); the dtype of `x` or float32
+   * @param {HostData | DeviceArray} sin likewise
+   * @param {{interleaved?: boolean}} [options] whether a pair is (x[2i], x[2i + 1]); by default it is (x[i], x[i + width/2])
+   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} shape and dtype of `x`
+   */
+  async rotary(x, cos, sin, options = {}) {
+    const body = async (/** @type {Call} */ call) =>
+      (await import("../calls/elements.js")).rotary(call, x, cos, sin, options);
+    return this.plans.call("rotary", ["interleaved"], [x, cos, sin], options, body);
+  }
+
+  /**
+   * Apply a function to each element of an array. The result is dense; a view is read in place.
+   *
+   *     const y = await gpu.map(x, new Epilogue("where(x > 0, x, slope * x)", { slope: 0.1 }));
+   * @template {HostData | DeviceArray} X
+   * @param {X} x float32 or float16
+   * @param {"relu" | "gelu" | "gelu_tanh" | "silu" | Epilogue} f arrays of an `Epilogue` broadcast to `x`
+   * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} shape and dtype of `x`; on the device also if an array of `f` is
+   */
+  async map(x, f) {
+    const body = async (/** @type {Call} */ call) => (await import("../calls/elements.js")).map(call, x, f);
+    return this.plans.call("map", [], [x, f], {}, body);
+  }
+
+  /**
    * Reduce an array along one axis, several axes, or all of them, with the result shapes of NumPy.
    *
    *     const sums = await gpu.reduce(x, "sum", { axis: 0 });

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,16 +9,19 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from webmm import choose
-from webmm.arguments.arrays import broadcast_shape, element_of
+from webmm.arguments.arrays import element_of
+from webmm.arguments.elements import Block, blocks, expression_at
+from webmm.arguments.elements import shape_of as shape_of
 from webmm.calls.devices import Devices
 from webmm.calls.executor import Data, Labelled
 from webmm.calls.operands import Operandish, opened, returned
 from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
+from webmm.choose.limits import dispatch_limits
 from webmm.dtypes import BOOL, COMPUTED, F32, I32, DType, dtype_of, names
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError
-from webmm.problems.expression import AXES, Expression, Quad, Strided
+from webmm.problems.expression import Expression, Strided
 from webmm.wgsl import expressions
 from webmm.wgsl.expressions import REAL, TRUTH, WHOLE, bits, compiled, renamed, scalar, shown
 
@@ -77,17 +79,6 @@ def elementwise(
         return returned(y)
 
 
-def shape_of(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the broadcast shape by NumPy's rules; raises ProblemError if the shapes do not broadcast."""
-    whole: tuple[int, ...] = ()
-    for shape in shapes:
-        common = broadcast_shape(whole, shape)
-        if common is None:
-            raise ProblemError(f"shapes {', '.join(map(str, shapes))} do not broadcast")
-        whole = common
-    return whole
-
-
 def _is_number(x: Any) -> bool:
     return isinstance(x, (int, float, np.bool_, np.integer, np.floating))
 
@@ -126,24 +117,24 @@ class Maker:
                 f"expression {shown(text)} has dtype {natural.name}; cast to {self.out.name} within the expression"
             )
 
-    def problem(
-        self,
-        lengths: Sequence[int],
-        strides: Sequence[Sequence[int]],
-        offsets: Sequence[int],
-        operands: Sequence[Array],
-    ) -> Expression:
-        """Return the problem for arrays with these strides and offsets, y last, over at most four axes."""
-        arrays = [
-            Strided(dtype, _quad(steps, 0), offset)
-            for dtype, steps, offset in zip((*(x.element for x in operands), self.out), strides, offsets, strict=True)
-        ]
+    def run(self, operands: Sequence[Array], y: Array) -> None:
+        """Write the elements to `y`; all arrays have its shape, and no negative strides.
+
+        It takes one dispatch, or several if an array exceeds a binding.
+        """
+        for block in blocks([*operands, y], dispatch_limits(y.device).binding):
+            choose.run(self.problem(block, operands), y.device, *operands, y)
+
+    def problem(self, block: Block, operands: Sequence[Array]) -> Expression:
+        """Return the problem for elements of arrays, y not among them."""
+        *xs, y = (Strided(dtype, (0, 0, 0, 0)) for dtype in (*(x.element for x in operands), self.out))
         found = self._compiled
-        return Expression(
-            *(self._text, found.wgsl, found.kind, _quad(lengths, 1), tuple(arrays[:-1]), arrays[-1]),
+        whole = Expression(
+            *(self._text, found.wgsl, found.kind, block.lengths, tuple(xs), y),
             numbers=self._numbers,
             number_kind=self._number_kind,
         )
+        return expression_at(whole, block)
 
 
 def _bits(name: str, x: Any, kind: str) -> int:
@@ -153,11 +144,6 @@ def _bits(name: str, x: Any, kind: str) -> int:
         raise ProblemError(f"{name} = {error}") from error
 
 
-def _quad(values: Sequence[int], fill: int) -> Quad:
-    a, b, c, d = (*(fill,) * (AXES - len(values)), *values)
-    return a, b, c, d
-
-
 def fill(devices: list[Device], make: Maker, data: Sequence[Data], y: Data) -> None:
     """Fill `y` with the expression of arrays that broadcast to its shape."""
     letters = LETTERS[: y.ndim]
@@ -165,8 +151,8 @@ def fill(devices: list[Device], make: Maker, data: Sequence[Data], y: Data) -> N
 
     def compute(*arrays: Array) -> None:
         *xs, target = arrays
-        for x in problems_of(make, [(x, one.axes) for x, one in zip(xs, operands, strict=True)], target, letters):
-            choose.run(x, target.device, *xs, target)
+        axes = [tuple(slice(None) if letter in one.axes else None for letter in letters) for one in operands]
+        make.run([x[each].broadcast_to(target.shape) for x, each in zip(xs, axes, strict=True)], target)
 
     in_pieces(devices, compute, operands, Labelled(y, letters), letters)
 
@@ -176,32 +162,6 @@ def _labelled(x: Data, letters: str) -> Labelled:
     kept = [i for i, length in enumerate(x.shape) if length != 1]
     index = tuple(slice(None) if i in kept else 0 for i in range(x.ndim))
     return Labelled(x[index], "".join(letters[len(letters) - x.ndim + i] for i in kept))
-
-
-def problems_of(make: Maker, operands: Sequence[tuple[Array, str]], y: Array, letters: str) -> list[Expression]:
-    """Return the problems that compute `y`: one, unless more than four axes are left after merging adjacent ones."""
-    everything = [dict(zip(axes, x.strides, strict=True)) for x, axes in (*operands, (y, letters))]
-    axes: list[tuple[int, list[int]]] = []
-    for letter, length in zip(letters, y.shape, strict=True):
-        steps = [strides.get(letter, 0) for strides in everything]
-        if length == 1:
-            continue
-        if axes and all(far == near * length for far, near in zip(axes[-1][1], steps, strict=True)):
-            axes[-1] = (axes[-1][0] * length, steps)
-        else:
-            axes.append((length, steps))
-    outer, inner = axes[: len(axes) - AXES] if len(axes) > AXES else [], axes[-AXES:]
-    starts = [x.offset for x, _ in operands] + [y.offset]
-    strides = [[steps[i] for _, steps in inner] for i in range(len(everything))]
-    arrays = [x for x, _ in operands]
-    found = []
-    for indices in itertools.product(*(range(length) for length, _ in outer)):
-        offsets = [
-            start + sum(at * steps[i] for at, (_, steps) in zip(indices, outer, strict=True))
-            for i, start in enumerate(starts)
-        ]
-        found.append(make.problem([length for length, _ in inner], strides, offsets, arrays))
-    return found
 
 
 def where(condition: Operandish, x: Operandish, y: Operandish) -> Any:

@@ -12,8 +12,9 @@ import numpy as np
 
 from webmm import choose
 from webmm.arguments.arrays import broadcast_shape
+from webmm.arguments.elements import Block
 from webmm.calls.executor import Labelled
-from webmm.calls.expression import LETTERS, Maker, astype, copied, problems_of
+from webmm.calls.expression import LETTERS, Maker, astype, copied
 from webmm.calls.operands import Operandish, Temporaries, opened
 from webmm.choose.limits import dispatch_limits
 from webmm.dtypes import COMPUTED, I32
@@ -55,21 +56,10 @@ def _copy(x: Array, y: Array) -> None:
 
 
 def fill_view(make: Maker, operands: Sequence[Array], y: Array) -> None:
-    """Write the expression of arrays that broadcast to `y` to its elements; `y` may be a view.
-
-    It takes one dispatch, or several if an array exceeds a binding.
-    """
-    if not y.size:
-        return
-    forward = [x if all(stride >= 0 for stride in x.strides) else copied(x) for x in operands]
-    xs = [x.broadcast_to(y.shape) for x in forward]
-    if not _within_bindings(*xs, y) and max(y.shape) > 1:
-        for half in _halves(*xs, y):
-            fill_view(make, [x[half] for x in xs], y[half])
-        return
-    letters = LETTERS[: y.ndim]
-    for problem in problems_of(make, [(x, letters) for x in xs], y, letters):
-        choose.run(problem, y.device, *xs, y)
+    """Write the expression of arrays that broadcast to `y` to its elements; `y` may be a view."""
+    if y.size:
+        forward = [x if all(stride >= 0 for stride in x.strides) else copied(x) for x in operands]
+        make.run([x.broadcast_to(y.shape) for x in forward], y)
 
 
 def write(y: Array, x: Operandish) -> None:
@@ -166,12 +156,12 @@ def _taken(temporary: Temporaries, x: Array, at: Array, along: int) -> Array:
                 _copy(part, y[half])
         return y
     before, after = (math.prod(lengths) for lengths in (x.shape[:along], x.shape[along + 1 :]))
-    problem = Maker("x", {"x": x.element, "i": I32}, {}, None).problem(
-        (before, at.size, after),
-        [(length * after, 0, 1), (0, at.strides[0], 0), (at.size * after, after, 1)],
+    block = Block(
+        (1, before, at.size, after),
+        ((0, length * after, 0, 1), (0, 0, at.strides[0], 0), (0, at.size * after, after, 1)),
         (dense.offset, at.offset, 0),
-        [dense, at],
     )
+    problem = Maker("x", {"x": x.element, "i": I32}, {}, None).problem(block, [dense, at])
     choose.run(replace(problem, taken=after, taken_length=length), temporary.device, dense, at, y)
     return y
 

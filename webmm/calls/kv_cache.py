@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import DTypeLike
 
-from webmm.arguments.arrays import element_of
+from webmm.arguments.caches import check_layer, check_room, check_whole, new_tokens
 from webmm.calls.expression import Maker
 from webmm.calls.joined import fill_view
 from webmm.calls.operands import Operandish, opened
@@ -99,19 +99,12 @@ class KVCache:
         at = self._at(layer)
         start = self._lengths[at]
         with opened("KVCache.append", self.device, k, v) as temporary:
-            given = {"k": temporary.data(k), "v": temporary.data(v)}
-            into = {"k": self._keys[at], "v": self._values[at]}
-            tokens = given["k"].shape[2] if given["k"].ndim == 4 else 1
-            for name, x in given.items():
-                check_floats(f"KVCache: {name}", element_of(x))
-                wanted = (*into[name].shape[:2], tokens, into[name].shape[3])
-                if x.shape != wanted:
-                    raise ProblemError(f"{name} must have shape {wanted}, not {x.shape}")
+            given = [temporary.data(k), temporary.data(v)]
+            into = [self._keys[at], self._values[at]]
+            tokens = new_tokens(given[0], given[1], into[0].shape, into[1].shape)
+            check_room(at, start, tokens, self.capacity)
             stop = start + tokens
-            if stop > self.capacity:
-                words = f"layer {at} holds {start:,} of {self.capacity:,} tokens; {tokens:,} more do not fit"
-                raise ProblemError(f"{words}: truncate() it, or make a larger KVCache")
-            for x, target in zip(temporary.arrays(*given.values()), into.values(), strict=True):
+            for x, target in zip(temporary.arrays(*given), into, strict=True):
                 fill_view(Maker("x", {"x": x.element}, {}, self.element.name), [x], target[:, :, start:stop])
         self._lengths[at] = stop
         return self.keys(at), self.values(at)
@@ -150,8 +143,7 @@ class KVCache:
     def _at(self, layer: int) -> int:
         """Return a layer's index; raises ProblemError if there is no such layer."""
         at = _whole("layer", layer, 0)
-        if at >= len(self._lengths):
-            raise ProblemError(f"layer {at} is out of range: the cache has {len(self._lengths)} layers, from 0 on")
+        check_layer(at, len(self._lengths))
         return at
 
 
@@ -159,8 +151,7 @@ def _whole(name: str, value: Any, least: int) -> int:
     """Return a whole number; raises ProblemError with its `name` if it is not one from `least` on."""
     try:
         found = operator.index(value)
-    except TypeError as error:
-        raise ProblemError(f"{name} must be a whole number, not {value!r}") from error
-    if found < least:
-        raise ProblemError(f"{name} must be at least {least}, not {found}")
-    return found
+    except TypeError:
+        found = value
+    check_whole(name, found, least)
+    return int(found)

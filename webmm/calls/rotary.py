@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from webmm.arguments.arrays import broadcast_shape, element_of
+from webmm.arguments.arrays import element_of
+from webmm.arguments.elements import ROTATED, check_rotary
 from webmm.calls.devices import Devices
-from webmm.calls.executor import Data
 from webmm.calls.expression import Maker, fill
 from webmm.calls.joined import fill_view
 from webmm.calls.operands import Operandish, flag, opened, returned
 from webmm.calls.planned import planned
-from webmm.dtypes import F32
 from webmm.engine.device import Array, Device
-from webmm.errors import ProblemError
-from webmm.problems.base import check_floats
-
-ROTATED = ("x * c - y * s", "y * c + x * s")  # the first and the second element of each pair
 
 
 @planned
@@ -51,7 +46,7 @@ def rotary(
     """
     with opened("rotary", device, x, cos, sin, devices=devices) as temporary:
         source, *table = (temporary.data(each) for each in (x, cos, sin))
-        _check(source, *table)
+        check_rotary(source, *table)
         first, second = _pairs(source.shape[-1], flag("interleaved", interleaved))
         dtype = element_of(source)
         y = temporary.result(source.shape, dtype, source, *table)
@@ -70,17 +65,3 @@ def _pairs(width: int, interleaved: bool) -> tuple[Any, Any]:
     if interleaved:
         return (..., slice(0, None, 2)), (..., slice(1, None, 2))
     return (..., slice(width // 2)), (..., slice(width // 2, None))
-
-
-def _check(x: Data, cos: Data, sin: Data) -> None:
-    """Raise ProblemError unless the operands of `rotary()` fit."""
-    dtype = element_of(x)
-    check_floats("rotary()", dtype, dtype)
-    if x.ndim < 2 or x.shape[-1] % 2:
-        raise ProblemError(f"rotary() takes x of shape (…, tokens, width) with an even width, not {x.shape}")
-    wanted = (*x.shape[:-1], x.shape[-1] // 2)
-    for name, table in (("cos", cos), ("sin", sin)):
-        if table.ndim < 1 or table.shape[-1] != wanted[-1] or broadcast_shape(table.shape, wanted) != wanted:
-            raise ProblemError(f"{name} must broadcast to {wanted}, half the width of x, not have shape {table.shape}")
-        if element_of(table) not in (dtype, F32):
-            raise ProblemError(f"{name} must be {dtype.name}, as x is, or float32, not {element_of(table).name}")

@@ -39,7 +39,7 @@ LAZY = (  # … and modules.
     *(*ON_DEMAND, "bundle/ladders.js", *(f"bundle/{name}" for name in core.LATE)),
     *(f"panels/{name}.js" for name in PANELS),
     *("exhibits.js", "pasted.js", "prepared.js", "files.js", "leaderboard.html"),
-    *("calls/attention.js", "epilogue.js", "expressions.js", "reduction.js"),
+    *("calls/attention.js", "calls/elements.js", "calls/kv_cache.js", "epilogue.js", "expressions.js", "reduction.js"),
 )
 # Modules that the page needs at the start: they and all their imports are preloaded in parallel.
 STARTED = ("main.js", "panels/ladder.js", "bundle/core.js", "bundle/templates/gemm/tile_2d.js")

@@ -61,6 +61,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.kernels.traffic": ("moved",),
     "webmm.kernels.subgroups": ("SIZE_CONTROL", "SIZES", "pinned"),
     "webmm.page.stages": ("configurations", "light", "offered", "refused"),
+    "webmm.wgsl.library": ("files_of",),
     "webmm.wgsl.params": ("layout",),
     "webmm.problems.base": ("Extent", "check_floats"),
     "webmm.problems.elementwise": ("Elementwise",),
@@ -137,6 +138,13 @@ LATE: dict[str, tuple[Name, ...]] = {
         *(Name("webmm.wgsl.terms", name) for name in ("FAR", "OURS", "SAMPLES", "Declaration")),
         *(Name("webmm.wgsl.terms", name) for name in ("check_combine", "placed", "terms_of")),
         Name("webmm.problems.declared", "operation"),
+    ),
+    "elements.js": (  # after the compiler of expressions, with which it is loaded
+        *(Name("webmm.arguments.caches", name) for name in ("check_layer", "check_room", "check_whole", "new_tokens")),
+        *(Name("webmm.arguments.elements", name) for name in ("ROTATED", "blocks", "check_rotary", "expression_at")),
+        Name("webmm.choose.elementwise", "COMPATIBLE"),
+        Name("webmm.kernels.elementwise.fused", "Fused"),
+        *(Name("webmm.problems.expression", name) for name in ("Expression", "Strided")),
     ),
     "drawings.js": (
         *(Name("webmm.learn.drawings.axes", name) for name in ("Point", "roofed", "roofline")),

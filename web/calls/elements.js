@@ -1,0 +1,123 @@
+// @ts-check
+/** Expressions of the elements of arrays, as in webmm/calls/expression.py, and the calls that are made of them. */
+
+import { DeviceArray } from "../engine/array.js";
+import { Epilogue, compiledOf, kindOf } from "../epilogue.js";
+import { ProblemError } from "../errors.js";
+import { make, provide } from "../python.js";
+import { activationOf } from "./gemm.js";
+import { flag } from "./options.js";
+import { Labelled, inPieces, limits } from "./pieces.js";
+import { mapped } from "./reduce.js";
+
+/** @import { Data } from "./operands.js" */
+/** @import { Call } from "../engine/plans.js" */
+/** @import { Engine as Device } from "../engine/engine.js" */
+/** @import { ElementType } from "../host.js" */
+/** @import { Link } from "../epilogue.js" */
+/** Queues an expression of arrays that broadcast to `y`, which may be any view. @typedef {(xs: DeviceArray[], y: DeviceArray) => Promise<void>} Queue */
+
+const NONE = [0, 0, 0, 0];
+const LETTERS = "abcdefghijklmnopqrstuvwxyz";
+
+/** @param {Device} device @returns {Promise<any>} the translated modules of expressions */
+export async function expressions({ bundle }) {
+  const [compiler, late] = await Promise.all(["compiler.js", "elements.js"].map((name) => bundle.module(name)));
+  provide("webmm.choose.elementwise._fused", () => [new late.Fused(), new late.Fused(late.COMPATIBLE)]);
+  return { ...late, compiler };
+}
+
+/**
+ * Compile a function of x and of other arrays, which are floats, or of the dtypes that an `Epilogue` takes.
+ * @param {Call} call @param {Link} link @param {number[]} numbers @param {ElementType[]} dtypes of x and the arrays @param {ElementType} out of the result, a float
+ * @returns {Promise<Queue>}
+ */
+export async function queueOf(call, link, numbers, dtypes, out) {
+  const core = await expressions(call.device);
+  const wgsl = compiledOf(core.compiler, link, "x0", "x", dtypes.slice(1).map(kindOf), 1);
+  for (const file of call.core.files_of(wgsl)) await call.device.bundle.module(`templates/elementwise/${file}.js`);
+  const typed = (/** @type {ElementType} */ dtype) => make(core.Strided, [call.element(dtype), NONE]);
+  const bits = [...new Uint32Array(Float32Array.from(numbers).buffer)];
+  const whole = make(core.Expression, [link.text, wgsl, "f32", NONE, dtypes.map(typed), typed(out), bits]);
+  const { binding } = limits(call, "float32");
+  return async (xs, y) => {
+    const views = xs.map((x) => x.broadcastTo(...y.shape));
+    for (const block of core.blocks([...views, y], binding))
+      await call.run(core.expression_at(whole, block), [...xs, y]);
+  };
+}
+
+/** `Device.map()`. @param {Call} call @param {any} given @param {any} f */
+export async function map(call, given, f) {
+  if (!f) throw new ProblemError("map() needs a function: the name of an activation, or an Epilogue");
+  const x = call.data(given);
+  if (!(f instanceof Epilogue)) return mapped(call, x, (await activationOf(call, f)).name);
+  call.core.check_floats("activations", call.element(x.dtype));
+  const arrays = f.parts.map((part) => call.data(part));
+  const numbers = [...f.numbers];
+  call.core.check_operands(arrays, x.shape);
+  await f.applied(call); // checks the texts and values
+  /** @type {Data} */
+  let value = x; // float32 between two functions
+  const become = async (/** @type {Promise<Data>} */ next) => {
+    if (value !== x && value instanceof DeviceArray) call.own(value);
+    value = await next;
+  };
+  const last = f.links.length - 1;
+  if (last && f.links[0].wgsl && x.dtype !== "float32") await become(expressed(call, IDENTITY, [], [x], "float32"));
+  for (const [i, link] of f.links.entries()) {
+    const own = [value, ...arrays.splice(0, link.arrays.length)];
+    const given = numbers.splice(0, link.numbers.length);
+    if (link.wgsl) await become(mapped(call, value, (await new Epilogue({ wgsl: link.text }).applied(call)).name));
+    else await become(expressed(call, link, given, own, i === last ? x.dtype : "float32"));
+  }
+  if (value.dtype !== x.dtype) await become(expressed(call, IDENTITY, [], [value], x.dtype));
+  return value;
+}
+
+/** @type {Link} */
+export const IDENTITY = { text: "x", wgsl: false, numbers: [], arrays: [] };
+
+/** @param {Call} call @param {Link} link @param {number[]} numbers @param {Data[]} xs that broadcast to the first one @param {ElementType} out @returns {Promise<Data>} the expression, dense */
+async function expressed(call, link, numbers, xs, out) {
+  const queue = await queueOf(call, link, numbers, xs.map((x) => x.dtype), out); // prettier-ignore
+  const y = await call.result(xs[0].shape, out, xs.some((x) => x instanceof DeviceArray)); // prettier-ignore
+  if (!y.size) return y;
+  const axes = LETTERS.slice(0, y.ndim);
+  const operands = xs.map((x) => new Labelled(x, lettersOf(x, axes)));
+  await inPieces(call, queue, operands, new Labelled(y, axes), axes);
+  return y;
+}
+
+/** @param {Data} x that broadcasts to an array with these axes @param {string} axes @returns {string} the letters of its axes; one of length 1 is not cut */
+const lettersOf = (x, axes) =>
+  x.shape.map((length, axis) => (length === 1 ? "1" : axes[axes.length - x.ndim + axis])).join("");
+
+/** `Device.rotary()`. @param {Call} call @param {any} x @param {any} cos @param {any} sin @param {any} options */
+export async function rotary(call, x, cos, sin, options) {
+  const core = await expressions(call.device);
+  const [source, ...tables] = [x, cos, sin].map((each) => call.data(each));
+  core.check_rotary(source, ...tables);
+  const interleaved = flag("interleaved", options.interleaved);
+  const given = [source, ...tables];
+  const y = await call.result(source.shape, source.dtype, given.some((each) => each instanceof DeviceArray)); // prettier-ignore
+  if (!y.size) return y;
+  const dtypes = [source.dtype, ...tables.map((each) => each.dtype)];
+  /** @type {(text: string) => Promise<Queue>} */
+  const made = (text) => {
+    const link = { ...IDENTITY, text, arrays: ["c", "y", "s"] };
+    return queueOf(call, link, [], [dtypes[0], dtypes[1], dtypes[0], dtypes[2]], y.dtype);
+  };
+  const queues = await Promise.all(core.ROTATED.map(made));
+  const half = y.columns / 2;
+  const ranges = interleaved ? [[0, null, 2], [1, null, 2]] : [[0, half], [half]]; // prettier-ignore
+  const seen = (/** @type {DeviceArray} */ x) => ranges.map((range) => x.slice(...Array(x.ndim - 1).fill(null), range)); // the first and the second of all pairs
+  const compute = async (/** @type {DeviceArray[]} */ [x, c, s], /** @type {DeviceArray} */ y) => {
+    const [first, second] = seen(x);
+    for (const [i, target] of seen(y).entries()) await queues[i]([first, c, second, s], target);
+  };
+  const outer = LETTERS.slice(0, y.ndim - 1);
+  const operands = tables.map((each) => new Labelled(each, lettersOf(each, `${outer}P`)));
+  await inPieces(call, compute, [new Labelled(source, `${outer}W`), ...operands], new Labelled(y, `${outer}W`), outer);
+  return y;
+}
