@@ -5,12 +5,11 @@ import { DeviceArray } from "./engine/array.js";
 import { ProblemError } from "./errors.js";
 import { numbersOf } from "./expressions.js";
 import { HostArray } from "./host.js";
-import { Dict, make, repr } from "./python.js";
+import { make, repr } from "./python.js";
 import { add, include } from "./templates.js";
 
 /** @import { Call } from "./engine/plans.js" */
 /** @import { HostData } from "./host.js" */
-/** @import { Python } from "./bundle.js" */
 /** One of the functions that are applied in turn: an expression, and the names of its numbers and arrays. @typedef {{text: string, wgsl: boolean, numbers: string[], arrays: string[]}} Link */
 /** A function for a bundle, and its values. @typedef {{name: string, numbers: number[], operands: (DeviceArray | HostArray)[]}} Applied */
 
@@ -70,13 +69,15 @@ export class Epilogue {
     const compiler = await device.bundle.module("compiler.js");
     let at = 0;
     const links = this.links.map((link) => {
-      const kinds = operands.slice(at, (at += link.arrays.length)).map((x) => kindOf(x.dtype));
-      return linked(core, compiler, link, kinds);
+      const { text, wgsl, numbers, arrays } = link;
+      if (wgsl) return make(core.Link, [text, text, 0, [], true]); // in Python with a function of NumPy
+      const kinds = arrays.map((name) => {
+        const { dtype } = operands[at++];
+        return compiler.checked_kind(text, name, dtype, call.core.DTYPES.get(dtype) ?? null);
+      });
+      return compiler.link_of(text, numbers, arrays, kinds, numbersOf(compiler));
     });
-    if (this.numbers.length > core.MAX_NUMBERS || operands.length > core.MAX_OPERANDS)
-      throw new ProblemError(
-        `epilogue ${compiler.shown(this.links.map(({ text }) => text).join(", then "))}: ${this.numbers.length} numbers and ${operands.length} arrays are too many; it may have ${core.MAX_NUMBERS} and ${core.MAX_OPERANDS} in all`,
-      );
+    compiler.check_count(this.links.map(({ text }) => text).join(", then "), this.numbers.length, operands.length);
     const name = `own_${keyed(links.map((link) => `${link.wgsl} ${link.numbers} ${link.kinds} ${link.numpy}`).join("\n"))}`;
     if (!core.OWN.has(name)) {
       const own = make(core.Function, [name, links]);
@@ -92,40 +93,6 @@ export class Epilogue {
   }
 }
 
-/** @param {any} core @param {any} compiler @param {Link} link @param {string[]} kinds of its arrays @returns {Python} the translated `Link` */
-function linked(core, compiler, link, kinds) {
-  const { text, wgsl, numbers } = link;
-  if (wgsl) return make(core.Link, [text, text, 0, [], true]); // in Python with a function of NumPy
-  return make(core.Link, [text, compiledOf(compiler, link, "x", "y", kinds), numbers.length, kinds]);
-}
-
-/**
- * Compile an expression of floats.
- * @param {any} compiler @param {Link} link @param {string} element what x is in WGSL @param {string} array the name of its arrays there, followed by their numbers
- * @param {string[]} kinds of the arrays @param {number} [first] the number of the first array @returns {string} WGSL
- */
-export function compiledOf(compiler, { text, numbers, arrays }, element, array, kinds, first = 0) {
-  const words = `epilogue ${compiler.shown(text)}`;
-  const places = new Dict([["x", element]]);
-  const typed = new Dict([[element, "f32"]]);
-  numbers.forEach((name, i) => (places.set(name, `s${i}`), typed.set(`s${i}`, "f32")));
-  arrays.forEach((name, i) => (places.set(name, `${array}${first + i}`), typed.set(`${array}${first + i}`, kinds[i])));
-  if (numbers.includes("x") || arrays.includes("x"))
-    throw new ProblemError(`${words}: x is the element itself; give the value another name`);
-  const tree = compiler.tree_of(text);
-  const used = compiler.names_of(tree);
-  const unknown = used.find((/** @type {string} */ name) => !places.has(name));
-  if (unknown !== undefined)
-    throw new ProblemError(
-      `expression ${compiler.shown(text)}: ${unknown} was not given; the operands are ${[...places.keys()].join(", ")}`,
-    );
-  const unused = [...numbers, ...arrays].filter((name) => !used.includes(name));
-  if (unused.length) throw new ProblemError(`${words} does not use ${unused.join(", ")}`);
-  const found = compiler.compiled_tree(text, compiler.placed(tree, places), typed, numbersOf(compiler));
-  if (found.kind !== "f32") throw new ProblemError(`${words} is ${found.kind}; write float32(${text}) for a float`);
-  return found.wgsl;
-}
-
 /** @type {Map<string, number>} a number for each function */
 const numbered = new Map();
 
@@ -133,12 +100,4 @@ const numbered = new Map();
 export function keyed(key) {
   if (!numbered.has(key)) numbered.set(key, numbered.size);
   return /** @type {number} */ (numbered.get(key));
-}
-
-/** @param {string} dtype @returns {string} the kind in which its elements are computed */
-export function kindOf(dtype) {
-  const kind = { float32: "f32", float16: "f32", int32: "i32", bool: "bool" }[dtype];
-  if (!kind)
-    throw new ProblemError(`an array of an epilogue is ${dtype}; cast it to one of float32, float16, int32, bool`);
-  return kind;
 }

@@ -83,8 +83,6 @@ export function apply(operation, kind, terms) {
 
 /** @param {any} compiler the translated module @returns {Python} a translated `Numbers` */
 export function numbersOf(compiler) {
-  const wordsOf = (/** @type {any} */ { source }) =>
-    source.length <= compiler.SHOWN ? source : `${source.slice(0, compiler.SHOWN)}…`;
   /** @param {any} value @param {string} kind */
   const constant = (value, kind) => {
     if (kind === "bool") return make(compiler.Compiled, [value ? "true" : "false", kind], { value: Boolean(value) });
@@ -98,19 +96,7 @@ export function numbersOf(compiler) {
     const wgsl = size >= 2 ** -16 && size <= 2 ** 16 ? `f32(${asFloat(number)})` : `constant_f32(0x${bits(number)}u)`;
     return make(compiler.Compiled, [wgsl, kind], { value: number, depth: 2 });
   };
-  /** @param {string} operation @param {any[]} given */
-  const literal = (operation, given) => {
-    if (["/", "//", "%"].includes(operation) && !Number(given[1].value))
-      throw new ProblemError("division by zero in a part without operands");
-    const value = computed(operation, given.map((x) => x.value)); // prettier-ignore
-    const called = compiler.SIGNATURES.get(operation);
-    const ofFloats = called && (called.result === "f32" || !called.wgsl.has("i32"));
-    const real = operation === "/" || ofFloats || given.some((x) => x.form === "float") || !Number.isInteger(value);
-    return make(compiler.Literal, [value, typeof value === "boolean" ? "bool" : real ? "float" : "int"]);
-  };
-  /** @param {string} operation @param {any[]} terms @param {string} kind */
-  const folded = (operation, terms, kind) => constant(computed(operation, terms.map((x) => x.value)), kind); // prettier-ignore
-  return make(compiler.Numbers, [literal, folded, (/** @type {any} */ x, /** @type {string} */ kind) => constant(x.value, kind), wordsOf, compiler.shown]); // prettier-ignore
+  return compiler.numbers_of(computed, constant);
 }
 
 /** @param {number} x of usual size @returns {string} as Python writes a float */

@@ -24,6 +24,7 @@ LAYERS = (
         "wgsl.terms",
         "wgsl.expressions",
         "wgsl.functions",
+        "wgsl.links",
         "wgsl.own",
     ),
     *("wgsl.states", "wgsl.reductions", "wgsl.epilogues", "wgsl.templates", "measure.records"),

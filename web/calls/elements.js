@@ -2,8 +2,9 @@
 /** Expressions of the elements of arrays, as in webmm/calls/expression.py, and the calls that are made of them. */
 
 import { DeviceArray } from "../engine/array.js";
-import { Epilogue, compiledOf, kindOf } from "../epilogue.js";
+import { Epilogue } from "../epilogue.js";
 import { ProblemError } from "../errors.js";
+import { numbersOf } from "../expressions.js";
 import { make, provide } from "../python.js";
 import { activationOf } from "./gemm.js";
 import { flag } from "./options.js";
@@ -34,7 +35,9 @@ export async function expressions({ bundle }) {
  */
 export async function queueOf(call, link, numbers, dtypes, out) {
   const core = await expressions(call.device);
-  const wgsl = compiledOf(core.compiler, link, "x0", "x", dtypes.slice(1).map(kindOf), 1);
+  const { compiler } = core;
+  const kinds = dtypes.slice(1).map((dtype) => compiler.kind_of(call.element(dtype)));
+  const wgsl = compiler.expression_of(link.text, link.numbers, link.arrays, kinds, numbersOf(compiler));
   for (const file of call.core.files_of(wgsl)) await call.device.bundle.module(`templates/elementwise/${file}.js`);
   const typed = (/** @type {ElementType} */ dtype) => make(core.Strided, [call.element(dtype), NONE]);
   const bits = [...new Uint32Array(Float32Array.from(numbers).buffer)];

@@ -44,7 +44,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     ),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
     "webmm.wgsl.epilogues": ("ACTIVATIONS", "Applied", "BIASES", "Terms", "activation_name"),
-    "webmm.wgsl.functions": ("Function", "Link", "MAX_NUMBERS", "MAX_OPERANDS", "OWN"),
+    "webmm.wgsl.functions": ("Function", "Link", "OWN"),
     "webmm.kernels": ("STAGES", "configure", "depths", "kernel_class"),
     "webmm.kernels.base": (
         *(
@@ -133,10 +133,11 @@ LATE: dict[str, tuple[Name, ...]] = {
     ),
     "export.js": (Name("webmm.wgsl.export", "stage"),),
     "compiler.js": (
-        *(Name("webmm.wgsl.compiler", name) for name in ("Compiled", "Literal", "Numbers", "SHOWN", "compiled_tree")),
-        *(Name("webmm.wgsl.grammar", name) for name in ("names_of", "shown", "tree_of")),
+        *(Name("webmm.wgsl.compiler", name) for name in ("Compiled", "kind_of", "shown")),
+        *(Name("webmm.wgsl.grammar", name) for name in ("numbers_of", "tree_of")),
+        *(Name("webmm.wgsl.links", name) for name in ("check_count", "checked_kind", "expression_of", "link_of")),
         *(Name("webmm.wgsl.terms", name) for name in ("FAR", "OURS", "SAMPLES", "Declaration")),
-        *(Name("webmm.wgsl.terms", name) for name in ("check_combine", "placed", "terms_of")),
+        *(Name("webmm.wgsl.terms", name) for name in ("check_combine", "terms_of")),
         Name("webmm.problems.declared", "operation"),
     ),
     "elements.js": (  # after the compiler of expressions, with which it is loaded

@@ -6,10 +6,11 @@ and constants in WGSL – and of texts is in `webmm.wgsl.expressions`, of which 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from webmm.dtypes import BOOL, I32, DType
 from webmm.errors import ProblemError
 from webmm.wgsl.library import files_of as files_of
 
@@ -99,6 +100,26 @@ OPERATORS = {  # of two operands, in WGSL for each kind; a quotient is one of fl
 }
 
 
+def shown(text: object) -> str:
+    """Return an expression for a message, shortened if it is long."""
+    return shortened(repr(text))
+
+
+def shortened(words: str) -> str:
+    """Return at most SHOWN characters of words, with a mark where some are left out."""
+    return words if len(words) <= SHOWN else f"{words[:SHOWN]}…"
+
+
+def kind_of(dtype: DType) -> str:
+    """Return the kind that computes elements of `dtype`, one of COMPUTED."""
+    return WHOLE if dtype == I32 else TRUTH if dtype == BOOL else REAL
+
+
+def not_given(text: str, name: str, known: Sequence[str]) -> ProblemError:
+    """Return the error for a name of a text that stands for nothing."""
+    return ProblemError(f"expression {shown(text)}: {name} was not given; the operands are {', '.join(known)}")
+
+
 @dataclass(frozen=True)
 class Node:
     """A part of a text: a name, a number, an operation, a call, or what is not allowed.
@@ -145,7 +166,6 @@ class Numbers:
     folded: Callable[[str, tuple[Compiled, ...], str], Compiled]  # an operation of constants, as a constant of a kind
     typed: Callable[[Literal, str], Compiled]  # a constant; raises ProblemError for a number that does not fit
     words: Callable[[Node], str]
-    shown: Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -287,7 +307,7 @@ class Compiler:
 
     def refused(self, why: str) -> ProblemError:
         """Return the error to raise."""
-        return ProblemError(f"expression {self.numbers.shown(self.text)}: {why}")
+        return ProblemError(f"expression {shown(self.text)}: {why}")
 
 
 def _whole(x: Part) -> bool:

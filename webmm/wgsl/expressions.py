@@ -19,12 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.dtypes import BOOL, I32, DType
 from webmm.errors import ProblemError
 from webmm.wgsl.activations import gelu, gelu_tanh, relu, silu
 from webmm.wgsl.compiler import COMPLEMENT as COMPLEMENT
 from webmm.wgsl.compiler import LOGIC as LOGIC
-from webmm.wgsl.compiler import MAX_DEPTH, SHOWN, SIGNATURES, Literal, Node, Numbers, compiled_tree
+from webmm.wgsl.compiler import MAX_DEPTH, SIGNATURES, Literal, Node, Numbers, compiled_tree, not_given, shortened
 from webmm.wgsl.compiler import NEGATE as NEGATE
 from webmm.wgsl.compiler import NOT as NOT
 from webmm.wgsl.compiler import REAL as REAL
@@ -32,6 +31,8 @@ from webmm.wgsl.compiler import SELECT as SELECT
 from webmm.wgsl.compiler import TRUTH as TRUTH
 from webmm.wgsl.compiler import WHOLE as WHOLE
 from webmm.wgsl.compiler import Compiled as Compiled
+from webmm.wgsl.compiler import kind_of as kind_of
+from webmm.wgsl.compiler import shown as shown
 
 NUMPY: Mapping[str, type[np.generic]] = {REAL: np.float32, WHOLE: np.int32, TRUTH: np.bool_}
 MAX_PARTS = 2000  # names, literals, operators and calls; a thousand tanh() compile for seconds on a CPU
@@ -129,11 +130,6 @@ def compiled(text: str, kinds: tuple[tuple[str, str], ...]) -> Compiled:
         return compiled_tree(text, tree_of(text), dict(kinds), NUMBERS)
 
 
-def kind_of(dtype: DType) -> str:
-    """Return the kind that computes elements of `dtype`, one of COMPUTED."""
-    return WHOLE if dtype == I32 else TRUTH if dtype == BOOL else REAL
-
-
 def parsed(text: str) -> ast.expr:
     """Return the syntax tree; raises ProblemError for what is not Python, and for expressions that are too large."""
     try:
@@ -162,18 +158,10 @@ def renamed(text: str, names: Mapping[str, str]) -> tuple[str, set[str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and id(node) not in called:
             if node.id not in names:
-                raise ProblemError(
-                    f"expression {shown(text)}: {node.id} was not given; the operands are {', '.join(names)}"
-                )
+                raise not_given(text, node.id, list(names))
             used.add(node.id)
             node.id = names[node.id]
     return ast.unparse(tree), used
-
-
-def shown(text: object) -> str:
-    """Return an expression for a message, shortened if it is long."""
-    words = repr(text)
-    return words if len(words) <= SHOWN else f"{words[:SHOWN]}…"
 
 
 def reference(text: str, values: Mapping[str, Any]) -> Any:
@@ -261,8 +249,7 @@ def applied(operation: str, *terms: Any) -> Any:
 
 
 def _words(node: Node) -> str:
-    words = ast.unparse(node.source)
-    return words if len(words) <= SHOWN else f"{words[:SHOWN]}…"
+    return shortened(ast.unparse(node.source))
 
 
 def _computed(operation: str, given: Sequence[Literal]) -> Literal:
@@ -277,5 +264,4 @@ NUMBERS = Numbers(
     folded=lambda operation, terms, kind: constant(applied(operation, *(x.value for x in terms)), kind),
     typed=lambda x, kind: constant(x.value if kind == TRUTH else scalar(x.value, kind), kind),
     words=_words,
-    shown=shown,
 )

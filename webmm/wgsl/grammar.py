@@ -1,4 +1,4 @@
-"""The parser of expressions in JavaScript: Python's grammar of them, from a text to the compiler's tree.
+"""The parser of expressions in JavaScript, and what has literals only: from a text to the compiler's tree.
 
 Python itself parses by its module `ast` (`webmm.wgsl.expressions.tree_of`), with which this agrees (tested). This
 module is in the translated subset (docs/page.md).
@@ -6,10 +6,25 @@ module is in the translated subset (docs/page.md).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from webmm.errors import ProblemError
-from webmm.wgsl.compiler import MAX_DEPTH, NEGATE, NOT, SHOWN, Literal, Node
+from webmm.wgsl.compiler import (
+    MAX_DEPTH,
+    NEGATE,
+    NOT,
+    REAL,
+    SIGNATURES,
+    WHOLE,
+    Compiled,
+    Literal,
+    Node,
+    Numbers,
+    shortened,
+    shown,
+)
 
 DIGITS = "0123456789"
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
@@ -24,6 +39,7 @@ LEVELS = (
 )  # of binary operators, the loosest first
 BINARY = {"|": "||", "&": "&&"}  # those that the compiler calls otherwise
 UNARY = {"+": "+", "-": NEGATE, "~": NOT}
+DIVISIONS = ("/", "//", "%")
 COMPARED = ("<", "<=", ">", ">=", "==", "!=")
 WORDS = ("and", "or", "not", "if", "else", "for", "in", "is", "lambda", "None", "await", "yield")  # no names
 
@@ -40,12 +56,6 @@ class Token:
     def end(self) -> int:
         """The place after it."""
         return self.start + len(self.word)
-
-
-def shown(text: str) -> str:
-    """Return an expression for a message, shortened if it is long."""
-    words = repr(text)
-    return words if len(words) <= SHOWN else f"{words[:SHOWN]}…"
 
 
 def tokens_of(text: str) -> list[Token]:
@@ -250,3 +260,23 @@ def tree_of(text: str) -> Node:
 def names_of(node: Node) -> list[str]:
     """Return the names of a tree, in order."""
     return [node.word] if node.form == "name" else [name for x in node.terms for name in names_of(x)]
+
+
+def numbers_of(computed: Callable[[str, list[Any]], Any], constant: Callable[[Any, str], Compiled]) -> Numbers:
+    """Return what the compiler asks of numbers, from how JavaScript computes an operation and writes a constant."""
+
+    def of_literals(operation: str, given: list[Literal]) -> Literal:
+        if operation in DIVISIONS and not given[1].value:
+            raise ProblemError("division by zero in a part without operands")
+        value = computed(operation, [x.value for x in given])
+        called = SIGNATURES.get(operation)
+        of_floats = called is not None and (called.result == REAL or WHOLE not in called.wgsl)
+        real = operation == "/" or of_floats or any(x.form == "float" for x in given) or not isinstance(value, int)
+        return Literal(value, "bool" if isinstance(value, bool) else "float" if real else "int")
+
+    return Numbers(
+        of_literals,
+        lambda operation, terms, kind: constant(computed(operation, [x.value for x in terms]), kind),
+        lambda x, kind: constant(x.value, kind),
+        lambda node: shortened(node.source),
+    )

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from webmm.dtypes import COMPUTED, dtype_of, names
+from webmm.dtypes import dtype_of
 from webmm.errors import ProblemError
 from webmm.wgsl.activations import Floats
 from webmm.wgsl.expressions import REAL, compiled, kind_of, renamed, scalar, shown
-from webmm.wgsl.functions import MAX_NUMBERS, MAX_OPERANDS, OWN, Function, Link, X, activation_name
+from webmm.wgsl.functions import OWN, Function, Link, X, activation_name
+from webmm.wgsl.links import check_count, check_float, check_used, checked_kind, places_of, typed
 
 SAMPLES = np.arange(-32, 33) / 8.0  # the values at which the NumPy functions of two epilogues are compared
 
@@ -98,11 +99,7 @@ class Epilogue:
 
     def _keep(self, function: Function, numbers: tuple[float, ...], operands: tuple[Any, ...]) -> None:
         """Set what it applies; raises ProblemError for too many values."""
-        if len(numbers) > MAX_NUMBERS or len(operands) > MAX_OPERANDS:
-            raise ProblemError(
-                f"epilogue {shown(self.wgsl)}: {len(numbers)} numbers and {len(operands)} arrays are too many; it may "
-                f"have {MAX_NUMBERS} and {MAX_OPERANDS} in all"
-            )
+        check_count(self.wgsl, len(numbers), len(operands))
         self.function, self.numbers, self.operands, self.name = function, numbers, operands, function.name
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -177,33 +174,26 @@ def _array(text: str, name: str, x: Any) -> Any:
     if array.dtype.kind in "OSU" or (array.ndim == 0 and not hasattr(x, "dtype")):
         raise ProblemError(f"{what} = {shown(x)} is neither a number nor an array")
     try:
-        known = dtype_of(array.dtype) in COMPUTED
+        element = dtype_of(array.dtype)
     except ProblemError:
-        known = False
-    if not known:
-        raise ProblemError(f"{what} is {array.dtype}; cast it to one of {names(COMPUTED)}")
+        element = None
+    checked_kind(text, name, str(array.dtype), element)
     return array
 
 
 def _link(text: str, numbers: Mapping[str, float], operands: Mapping[str, Any]) -> Link:
     """Return the function of an expression; raises ProblemError if it is invalid, or lacks or ignores a value."""
     kinds = tuple(kind_of(dtype_of(x.dtype)) for x in operands.values())
-    names = (
-        {X: X} | {name: f"s{i}" for i, name in enumerate(numbers)} | {name: f"y{i}" for i, name in enumerate(operands)}
-    )
-    if X in numbers or X in operands:
-        raise ProblemError(f"epilogue {shown(text)}: {X} is the element itself; give the value another name")
+    names = places_of(text, list(numbers), list(operands))
     general, used = renamed(text, names)
-    if unused := [name for name in names if name not in used and name != X]:
-        raise ProblemError(f"epilogue {shown(text)} does not use {', '.join(unused)}")
-    typed = {X: REAL} | {f"s{i}": REAL for i in range(len(numbers))} | {f"y{i}": kind for i, kind in enumerate(kinds)}
+    check_used(text, list(names), list(used))
+    by_place = typed(len(numbers), kinds)
     try:
-        found = compiled(general, tuple(typed.items()))
+        found = compiled(general, tuple(by_place.items()))
     except ProblemError:
-        compiled(text, tuple((name, typed[place]) for name, place in names.items()))  # the same in the user's words
+        compiled(text, tuple((name, by_place[place]) for name, place in names.items()))  # the same in the user's words
         raise
-    if found.kind != REAL:
-        raise ProblemError(f"epilogue {shown(text)} is {found.kind}; write float32({text}) for a float")
+    check_float(text, found)
     return Link(general, found.wgsl, len(numbers), kinds)
 
 
