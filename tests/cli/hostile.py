@@ -179,6 +179,8 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "serial 3 3 --op nope": "choose from gemm",
         "serial 3 3 --op reduce --at 3": "the result is 3x1: it has no element (3, 0)",
         "naive 3 3 3 --at 3": "ROW,COL",
+        "online 2 3 3 4 --op attention --at 1,2": "HEAD,QUERY,COLUMN",
+        "online 2 3 3 4 --op attention --at 0,3,0": "the result is 2x3x4: it has no element (0, 3, 0)",
         "naive 3 3 3 --at 3,0": "C is 3x3: it has no element (3, 0)",
         "naive 3 3 3 --at ²,1": "ROW,COL",
         f"naive 3 3 3 --at {LONG},1": "ROW,COL",
