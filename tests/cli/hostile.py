@@ -34,7 +34,7 @@ TEXTS = {
     "tiles.wgsl --workgroup 16,16 --grid __import__('os') --uniform m,n,k": "a grid is one to three numbers",
     "tiles.wgsl --workgroup 16,0 --grid 1 --uniform m,n,k": "numbers of at least 1",
     "tiles.wgsl --workgroup BM --grid 1 --uniform m,n,k": "a workgroup size is one to three numbers",
-    f"{TEXT} --uniform m,n,k --tunable BM": "a setting is NAME=VALUE",
+    f"{TEXT} --uniform m,n,k --tunable BM": "a tunable is NAME=V",
     f"{TEXT} --uniform m,n,k --tunable BM=": "a tunable is NAME=V",
     f"{TEXT} --uniform m,n,k --tunable ²=1": "a tunable is NAME=V",
     f"{TEXT} --uniform m,n,k --tunable BM={LONG}": "a tunable is NAME=V",
