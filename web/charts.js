@@ -123,7 +123,7 @@ export function tableOf(records, caption) {
 /** @param {RunRecord} record */
 function changes(record) {
   const settings = Object.entries(record.config)
-    .filter(([name]) => SHOWN.has(name))
+    .filter(([name]) => SHOWN.has(name) || record.kernel.includes(".")) // a visitor's own text has a point
     .map(([name, value]) => `${name}\u00a0${value}`);
   return settings.length ? span("config", settings.join(" · ")) : null;
 }

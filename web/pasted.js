@@ -10,7 +10,7 @@ import { Dict } from "./python.js";
 import { within } from "./webmm.js";
 
 /** @import { Device, DeviceArray, Launch, Problem } from "./webmm.js" */
-/** What a host must know to run a text, as `webmm kernel` takes it: comma-separated words. @typedef {{bindings: string, uniform: string, grid: string}} Said */
+/** What a host must know to run a text, as `webmm kernel` takes it: comma-separated words, but tunables, which spaces separate. @typedef {{bindings: string, uniform: string, grid: string, tunables: string}} Said */
 
 const MATRICES = ["a", "b", "c"];
 const LENGTHS = ["m", "n", "k"];
@@ -22,12 +22,13 @@ const TIMEOUT = 20; // seconds for one run
 export class Pasted {
   name = "pasted.wgsl"; // in records: no stage's name has a point
   label = "your text";
-  config = {};
   matrix = null;
 
-  /** @param {Device} device @param {string} text @param {string[]} bindings @param {string[]} uniform @param {any} grid translated `Counts` */
-  constructor(device, text, bindings, uniform, grid) {
+  /** @param {Device} device @param {string} text @param {string[]} bindings @param {string[]} uniform @param {any} grid translated `Counts` @param {[string, number][]} config its tunables */
+  constructor(device, text, bindings, uniform, grid, config) {
     this.device = device;
+    this.config = Object.fromEntries(config);
+    if (config.length) this.label += ` with ${config.map((pair) => pair.join(" = ")).join(", ")}`;
     this.bindings = bindings;
     this.uniform = uniform;
     this.grid = grid;
@@ -40,15 +41,23 @@ export class Pasted {
     this.code = `${text}\n// ${bindings}; ${uniform}`; // pipelines are kept by their text
   }
 
-  /** @param {Device} device @param {string} text @param {Said} said @returns {Promise<Pasted>} throws ConfigError if it makes no sense */
-  static async of(device, text, said) {
-    const { Counts, check_names } = await device.bundle.module("foreign.js");
+  /** @param {Device} device @param {string} text @param {Said} said @param {boolean} tuned refuse a text without tunables @returns {Promise<Pasted[]>} one for each combination of tunables; throws ConfigError if it makes no sense */
+  static async each(device, text, said, tuned) {
+    const foreign = await device.bundle.module("foreign.js");
+    const { Counts, check_names, check_tunables, combinations, tunables_of, with_constants } = foreign;
     const [bindings, uniform] = [words(said.bindings), words(said.uniform)];
     if (!text.trim()) throw new ConfigError("there is no text: paste a compute shader that multiplies matrices");
     if ([...bindings].sort().join() !== MATRICES.join())
       throw new ConfigError(`Bindings must name a, b and c, each once, not ${JSON.stringify(said.bindings)}`);
     check_names(uniform, LENGTHS, "Uniform");
-    return new Pasted(device, text, bindings, uniform, new Counts(said.grid));
+    const tunables = tunables_of(said.tunables.split(/\s+/).filter(Boolean));
+    check_tunables(text, "your text", tunables, LENGTHS);
+    const grid = new Counts(said.grid, [...LENGTHS, ...tunables.keys()]);
+    const tried = tuned || tunables.size ? combinations(tunables) : [new Dict()];
+    return tried.map(
+      (/** @type {any} */ config) =>
+        new Pasted(device, with_constants(text, config), bindings, uniform, grid, [...config]),
+    );
   }
 
   /**
@@ -59,7 +68,7 @@ export class Pasted {
   async launch({ m, n, k }, a, b, c) {
     const { device } = this;
     const lengths = new Map(Object.entries({ m, n, k }));
-    const grid = this.grid.of(new Dict([...lengths]));
+    const grid = this.grid.of(new Dict([...lengths, ...Object.entries(this.config)]));
     const most = device.limits.maxComputeWorkgroupsPerDimension;
     const what = `the grid ${this.grid.text} has`;
     if (Math.min(...grid) < 1) throw new ProblemError(`${what} no workgroups for m=${m}, n=${n}, k=${k}: ${grid}`);

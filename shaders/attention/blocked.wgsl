@@ -23,6 +23,8 @@
 {% set tested = s.ranged or s.edge_k %}
 {% set whole_rows = kernel.span >= kernel.columns %}
 {% set span = kernel.columns if whole_rows else kernel.span %}
+{% set watched = "pair * params.queries + row_" %}
+{% set any_column = "dbg_col(0u, VALUES)" %}
 
 const WY: u32 = BQ / TM;
 
@@ -172,6 +174,7 @@ fn main(
             score_{{ i }}_{{ j }} = select(score_{{ i }}_{{ j }}, vec4f(HIDDEN), hidden);
         }
 {% endif %}
+        dbg_k(SCORE, {{ watched }}{{ i }}, {{ any_column }}, {{ key }}, score_{{ i }}_{{ j }});
         let pair_{{ i }}_{{ j }} = max(score_{{ i }}_{{ j }}.xy, score_{{ i }}_{{ j }}.zw);
 {% endfor %}
         var own_{{ i }} = max(pair_{{ i }}_0.x, pair_{{ i }}_0.y);
@@ -185,12 +188,15 @@ fn main(
             let larger = max(top_{{ i }}, own_{{ i }});
             let shrink = exp2(top_{{ i }} - larger);
             top_{{ i }} = larger;
+            dbg(TOP, {{ watched }}{{ i }}, {{ any_column }}, k0 + BK - 1u, larger);
             sum_{{ i }} *= shrink;
 {% for j in keys %}
             let weight{{ j }} = exp2(score_{{ i }}_{{ j }} - larger);
             sum_{{ i }} += dot(weight{{ j }}, vec4f(1.0));
+            dbg_k(WEIGHT, {{ watched }}{{ i }}, {{ any_column }}, key_{{ i }}_{{ j }}, weight{{ j }});
             weights[ly + {{ i }}u * WY][lx{{ " + " ~ j ~ "u * WX" if j }}] = weight{{ j }};
 {% endfor %}
+            dbg(SUM, {{ watched }}{{ i }}, {{ any_column }}, key_{{ i }}_{{ kernel.tk // 4 - 1 }} + 3u, sum_{{ i }});
 {% for j in cols %}
             acc_{{ i }}_{{ j }} *= shrink;
 {% endfor %}
@@ -212,6 +218,11 @@ fn main(
 {% endfor %}
 {% endfor %}
         }
+{% for i in rows %}
+{% for j in cols %}
+        dbg_n(ACC, {{ watched }}{{ i }}, (lx{{ " + " ~ j ~ "u * WX" if j }}) * 4u, k0 + BK - 1u, acc_{{ i }}_{{ j }});
+{% endfor %}
+{% endfor %}
         workgroupBarrier(); // everyone is done with the tiles before they are overwritten
     }
     //# end

@@ -34,6 +34,7 @@ fn main(
     let o_base = {{ attention.base("o") }};
     let mask_base = {{ attention.mask_base() }};
 {% set columns, values = range(kernel.columns // 4), range(kernel.values // 4) %}
+{% set watched = "pair * params.queries + row, dbg_col(0u, VALUES), key" %}
 {% for c in columns %}
     let q{{ c }} = load_q4(q_base, row, {{ 4 * c }}u);
 {% endfor %}
@@ -50,13 +51,18 @@ fn main(
         product = fma(q{{ c }}, load_k4(k_base, key, {{ 4 * c }}u), product);
 {% endfor %}
         let score = scored(dot(product, vec4f(1.0)), mask_base, row, key);
+        dbg(SCORE, {{ watched }}, score);
         let larger = max(top, score);
         let shrink = exp2(top - larger);
         let weight = exp2(score - larger);
         top = larger;
+        dbg(TOP, {{ watched }}, top);
+        dbg(WEIGHT, {{ watched }}, weight);
         sum = fma(sum, shrink, weight);
+        dbg(SUM, {{ watched }}, sum);
 {% for c in values %}
         acc{{ c }} = fma(acc{{ c }}, vec4f(shrink), weight * load_v4(v_base, key, {{ 4 * c }}u));
+        dbg_n(ACC, pair * params.queries + row, {{ 4 * c }}u, key, acc{{ c }});
 {% endfor %}
     }
     //# end

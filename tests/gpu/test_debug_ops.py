@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ import pytest
 from tests.sampled import sampled
 from webmm.cases import OPS, op_of
 from webmm.debug import inspect, inspect_each
-from webmm.dtypes import BF16, F64
-from webmm.errors import ConfigError
+from webmm.dtypes import BF16, BOOL, F64
+from webmm.errors import ConfigError, ProblemError
 from webmm.kernels import STAGES, configure
+from webmm.kernels.attention.blocked import Blocked
+from webmm.kernels.attention.online import Online
 from webmm.kernels.elementwise.map import Map
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.normalise.row_tiles import RowTiles as NormalisedRowTiles
@@ -32,12 +35,15 @@ from webmm.kernels.reduce.vectorized import Vectorized
 from webmm.kernels.weights.cpu_lanes import CpuLanes
 from webmm.kernels.weights.tiles import Tiles
 from webmm.kernels.weights.vector import Vector
+from webmm.measure.diagnosis import debug_command
+from webmm.problems.attention import dense_heads
 from webmm.problems.gemm import gemm
 from webmm.report.debug import pages
 from webmm.wgsl import naga, tint
 from webmm.wgsl.render import render, tags_of
 
 SMALL = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 1}
+WEIGHED = {"SCORE", "TOP", "WEIGHT", "SUM", "ACC"}
 FACTORS, SHARED = {"LOADED_A", "LOADED_B", "ACC"}, {"SHARED_A", "SHARED_B"}
 
 # op, kernel, size, recorded tags, elements: an inner one and the last one
@@ -86,6 +92,8 @@ CASES = [
     ),
     ("reduce:sum", RowTiles(64, 4), (33, 21, 1), {"LOADED", "ACC"}, [(1, 0), (32, 0)]),
     ("reduce:logsumexp", RowTiles(64, 4), (33, 21, 1), {"LOADED", "ACC"}, [(1, 0), (32, 0)]),
+    ("attention:causal", Online(8, 8, 8), (9, 9, 7, 2), WEIGHED, [(0, 8, 0), (1, 8, 6)]),
+    ("attention:causal", Blocked(16, 16, 8, 16, 4, 4), (21, 21, 14, 2), WEIGHED, [(0, 20, 5), (1, 16, 13)]),
     ("elementwise:gelu", Map(size=8), (1, 64, 1), {"LOADED", "RESULT"}, [(0, 0), (63, 0)]),
     ("elementwise:relu", Map(size=8, unroll=2), (1, 63, 1), {"LOADED", "RESULT"}, [(5, 0), (62, 0)]),
 ]
@@ -99,8 +107,7 @@ EACH = pytest.mark.parametrize(("op", "kernel", "size", "tags", "elements"), CAS
 
 
 def test_every_op_has_a_case():
-    untraced = {"attention"}  # whose kernels record no steps
-    assert {op.partition(":")[0] for op, *_ in CASES} | {"gemm"} | untraced == set(OPS)
+    assert {op.partition(":")[0] for op, *_ in CASES} | {"gemm"} == set(OPS)
 
 
 @pytest.mark.parametrize(("op", "kernel", "size", "tags", "elements"), sampled(CASES), ids=shown)
@@ -116,7 +123,7 @@ def test_every_op_records_its_values(device, op, kernel, size, tags, elements):
         assert found.right, found.notes()
         for step in found.steps[: found.reference.length]:
             missing = tags - set(step.values)
-            assert missing <= {"ACC", "SQUARES"}, (step.k, missing)
+            assert missing <= {"TOP", "SUM", "ACC", "SQUARES"}, (step.k, missing)
         assert {tag for step in found.steps for tag in step.values} == tags
         json.dumps(found.to_json(), allow_nan=False)
 
@@ -128,6 +135,7 @@ EDITS = [
     ("quantized", Unpacked(wy=4, wx=4), "quantized/unpacked.wgsl", "sums += a", "sums = a", "ACC", ""),
     ("weights", Vector(lanes=8, tm=2), "common/weights.wgsl", "<< BITS) - 1u", "<< BITS) - 2u", "LOADED_B", ""),
     ("normalise:softmax", Rows(lanes=32), "common/normalise.wgsl", "* scale", "", "RESULT", ""),
+    ("attention:full", Online(8, 8), "attention/online.wgsl", "fma(sum, shrink, ", "(sum + ", "SUM", ""),
     ("elementwise:gelu", Map(size=8), "epilogues/gelu.wgsl", "0.5 * tail", "0.6 * tail", "RESULT", ""),
 ]
 
@@ -140,11 +148,21 @@ def test_the_first_wrong_value_of_a_broken_op_is_found(device, templates, op, ke
     (templates / file).write_text(first * (new == "first") + text.replace(old, new))
     known = op_of(op)
     size = (3, 70, 1) if ":" in op else (3, 9, 70)
-    found = inspect(device, kernel, known.problem(size, known.dtypes[0].name), 1)
+    at = (1, 1, 0) if known.indices == 3 else (1,)
+    found = inspect(device, kernel, known.problem(size, known.dtypes[0].name), *at)
     assert not found.right
     _, first, value = found.wrong[0]
     assert first == tag, found.notes()
     assert value.origin == origin
+
+
+def test_steps_of_attention_have_a_command(device):
+    problem = op_of("attention").problem((3, 9, 7, 2), "float32")
+    command = debug_command(Online(), problem, device, (1, 2, 6))
+    assert command.startswith("webmm debug online 2 3 9 7 --at 1,2,6 --op attention"), command
+    masked = replace(problem, mask=dense_heads(2, 3, 9), mask_dtype=BOOL)
+    with pytest.raises(ProblemError, match="without a mask or lengths"):
+        inspect(device, Online(), masked, 1, 2, 6)
 
 
 def test_a_custom_tag_has_its_own_column(device, templates):

@@ -90,7 +90,7 @@ def test_constants_are_set_to_each_size():
         ({"workgroup": Counts("8,4,0", (), WORKGROUP)}, "a workgroup size is one to three numbers of at least 1"),
         ({"tunables": {"TILE": (8,)}}, "has no constant TILE with a number"),
         ({"text": f"// const TILE = 8;\n{TEXT}", "tunables": {"TILE": (8,)}}, "has no constant TILE with a number"),
-        ({"tunables": {"N": (8,)}}, "--tunable N: this is the name of a length"),
+        ({"tunables": {"N": (8,)}}, "tunable N: this is the name of a length"),
         ({"entry": "other"}, r"no compute entry point other\(\); name it with --entry"),
         ({"text": TEXT.replace("@binding(3)", "@binding(4)")}, r"no @binding\(3\) var<storage…> for c"),
         ({"text": TEXT.replace("read_write", "read")}, r"binding 3 of my\.wgsl, c, is var<storage, read>"),

@@ -36,6 +36,27 @@ def test_a_pasted_text_is_checked_and_timed(own) -> None:
     assert all("s" in row and "reason" not in row for row in rows.values())
 
 
+def test_tunables_of_a_pasted_text_are_tuned(own) -> None:
+    own.fill("#own-text", TILES)
+    own.select_option("#own-size", "64")
+    own.click("#own-tune")
+    wait_text(own, MESSAGE, "there is nothing to tune: name constants and their values")
+    own.fill("#own-grid", "n/TILE,m/TILE")
+    own.fill("#own-tunables", "TILE=8,256,4")
+    own.click("#own-tune")
+    said = wait_text(own, MESSAGE, "Best of 3: your text with TILE = ")
+    assert "GFLOP/s at 64³" in said
+    rows = [row.split("\t") for row in own.locator("#own-result tbody tr").all_inner_texts()]
+    assert sorted(name.split()[-1] for name, *_ in rows[:2]) == ["4", "8"]
+    assert rows[2][0].split()[-1] == "256"
+    assert rows[2][1].startswith("compile")
+    own.fill("#own-text", TILES.replace("at.y < sizes.m && at.x < sizes.n", "at.x < sizes.n"))  # right at 64³
+    own.fill("#own-tunables", "TILE=16")
+    own.click("#own-tune")
+    wait_text(own, MESSAGE, "No combination is right.")
+    assert "elements beyond the end of C were written" in own.inner_text("#own-result")
+
+
 def test_a_pasted_text_with_an_error_is_refused_with_its_line(own) -> None:
     broken = TILES.replace("var sum = 0.0;", "var sum = nonsense;")
     line = 1 + broken[: broken.index("nonsense")].count("\n")
@@ -73,6 +94,9 @@ def test_words_that_make_no_sense_are_refused(own) -> None:
         ("#own-grid", "m**2", "a grid is one to three numbers, made of m, n, k"),
         ("#own-grid", "m/(n-n)", "divides by zero for m=64, n=64, k=64"),
         ("#own-grid", "m-m", "the grid m-m has no workgroups for m=64, n=64, k=64"),
+        ("#own-tunables", "TILE", "a tunable is NAME=V,… with whole numbers, such as BM=32,64, not 'TILE'"),
+        ("#own-tunables", "TALL=8", "your text has no constant TALL with a number as its value"),
+        ("#own-tunables", "M=8", "tunable M: this is the name of a length"),
         ("#own-bindings", "c,a,b", "refused by the engine"),
     ):
         good = own.input_value(selector)

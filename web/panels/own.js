@@ -2,7 +2,7 @@
 /** A WGSL text of the visitor's own: checked at several sizes, and timed beside the stages of the ladder. */
 
 import { Bench, Operands, ladder } from "../bench.js";
-import { tableOf } from "../charts.js";
+import { fastest, tableOf } from "../charts.js";
 import { PRIMARY, button, div, field, figures, h, messageLine, say, select } from "../dom.js";
 import { Pasted } from "../pasted.js";
 import { shape, speedOf, unitOf } from "../ops.js";
@@ -24,6 +24,7 @@ export function setup(app, root) {
     bindings: words("own-bindings", "a,b,c"),
     uniform: words("own-uniform", "m,n,k"),
     grid: words("own-grid", "n/16,m/16"),
+    tunables: words("own-tunables", ""),
   };
   const dtypes = select({ id: "own-dtype" }, available(app));
   const sizes = select(
@@ -34,6 +35,7 @@ export function setup(app, root) {
   const stages = select({ id: "own-stages" }, [["", "All stages"], ...bundle.stages]);
   const check = button("own-check", "Check", () => run(checked), PRIMARY);
   const time = button("own-time", "Time", () => run(timed));
+  const tune = button("own-tune", "Tune", () => run(tuned));
   const stop = button("own-stop", "Stop", null, { disabled: true });
   const message = messageLine("own-message");
   const result = h("div", { id: "own-result" });
@@ -54,30 +56,33 @@ export function setup(app, root) {
       field("Bindings", said.bindings, "the matrices, in binding order"),
       field("Uniform", said.uniform, "its u32 members at binding 0; empty if there is none"),
       field("Grid", said.grid, "workgroups along x, y, z; divisions round up"),
+      field("Tunables", said.tunables, "constants and the values to try: TILE=8,16; Check and Time take the first"),
       field("Element type", dtypes),
       check,
       field("Size to time", sizes),
       field("Compare with", stages),
       time,
+      tune,
       stop,
     ),
     message,
     result,
   );
 
-  /** @param {(pasted: Pasted, signal: AbortSignal) => Promise<void>} work */
+  /** @param {(pasted: Pasted[], signal: AbortSignal) => Promise<void>} work of a text for each combination of tunables */
   async function run(work) {
     result.replaceChildren();
     say(message, "Compiling …");
     const start = async (/** @type {AbortSignal} */ signal) => {
-      const [bindings, uniform, grid] = [said.bindings.value, said.uniform.value, said.grid.value];
+      const [bindings, uniform, grid, tunables] = Object.values(said).map(({ value }) => value);
       try {
-        await work(await Pasted.of(device, text.value, { bindings, uniform, grid }), signal);
+        const each = await Pasted.each(device, text.value, { bindings, uniform, grid, tunables }, work === tuned);
+        await work(each, signal);
       } catch (error) {
         refuse(inWords(error));
       }
     };
-    await app.attempt([check, time, dtypes, sizes, stages], message, start, { stop });
+    await app.attempt([check, time, tune, dtypes, sizes, stages], message, start, { stop });
   }
 
   /** Tell what is wrong with the text. @param {string} words a line, maybe followed by lines that quote it */
@@ -87,8 +92,8 @@ export function setup(app, root) {
     if (more.length) result.append(h("pre", { tabIndex: 0 }, more.join("\n")));
   }
 
-  /** Check the text at the sizes of `webmm kernel check`. @param {Pasted} pasted @param {AbortSignal} signal */
-  async function checked(pasted, signal) {
+  /** Check the text at the sizes of `webmm kernel check`. @param {Pasted[]} each @param {AbortSignal} signal */
+  async function checked([pasted], signal) {
     const { CHECKED } = await bundle.module("foreign.js");
     const list = h("ul", { id: "own-findings" });
     result.append(div("card", list));
@@ -108,8 +113,8 @@ export function setup(app, root) {
     );
   }
 
-  /** Time the text beside the stages. @param {Pasted} pasted @param {AbortSignal} signal */
-  async function timed(pasted, signal) {
+  /** Time the text beside the stages. @param {Pasted[]} each @param {AbortSignal} signal */
+  async function timed([pasted], signal) {
     const n = Number(sizes.value);
     const p = problem(n, n, n);
     const compared = (stages.value ? [stages.value] : bundle.stages).map((name) => device.stage(name, p));
@@ -131,6 +136,28 @@ export function setup(app, root) {
       message,
       `Your text: ${figures(speedOf(records[0]))} ${unitOf(p)} at ${shape(p)}${signal.aborted ? "; stopped" : ""}.`,
     );
+    app.announce(message.textContent ?? "");
+  }
+
+  /** Check and time the text with each combination of its tunables, as `webmm kernel tune`. @param {Pasted[]} each @param {AbortSignal} signal */
+  async function tuned(each, signal) {
+    const { CHECKED } = await bundle.module("foreign.js");
+    const n = Number(sizes.value);
+    const [p, ragged] = [problem(n, n, n), problem(.../** @type {[number, number, number]} */ (CHECKED[1]))];
+    const records = [];
+    const onStart = (/** @type {number} */ i) => say(message, `${each[i].label}, ${i + 1} of ${each.length} …`);
+    const bench = new Bench(device, { signal });
+    for await (let record of ladder(bench, each, p, () => Operands.random(device, p), onStart)) {
+      const found = record.status === "ok" && (await each[records.length].check(ragged).catch(inWords));
+      if (found) record = device.record(each[records.length], p, { status: "incorrect", reason: found });
+      records.push(record);
+      const caption = `Your text at ${shape(p)}, fastest first; each is checked, also at ${shape(ragged)}`;
+      result.replaceChildren(div("card", tableOf(records, caption)));
+    }
+    const best = fastest(records);
+    if (!best) return say(message, records.length ? "No combination is right." : "Stopped.", records.length > 0);
+    const settings = each[records.indexOf(best)].label;
+    say(message, `Best of ${records.length}: ${settings}, ${figures(speedOf(best))} ${unitOf(p)} at ${shape(p)}.`);
     app.announce(message.textContent ?? "");
   }
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from webmm.cases.attention_reference import Floats, Given
 from webmm.cases.base import Case, Exhibit, Op, Size, Trial, split_size
 from webmm.cases.products import reduced
+from webmm.cases.steps.attention import AttentionSubject
 from webmm.dtypes import BOOL, F32, MATRIX_DTYPES, DType, dtype_of
 from webmm.engine.device import Device
 from webmm.errors import ConfigError
@@ -127,6 +128,7 @@ class AttentionOp(Op[Attention]):
     name = "attention"
     shape = "N, HEADSxTOKENSxWIDTH nor HEADSxQUERIESxKEYSxWIDTH"
     result = "o"
+    indices = 3
     variants = ("full", "causal")
     tried = (((64, 64, 64, 2), "nn"), ((33, 65, 40, 3), "nn"))
 
@@ -227,9 +229,13 @@ class AttentionOp(Op[Attention]):
         for dtype in (BOOL, *MATRIX_DTYPES):
             yield f"mask of {dtype.name}", replace(every, mask=mask, mask_dtype=dtype)
 
+    def steps(self, kernel: Any, problem: Attention) -> AttentionSubject:
+        """Return NumPy's values for the steps of a kernel."""
+        return AttentionSubject(self, kernel, problem)
+
     def traced(self, problem: Attention) -> bool:
-        """No steps are recorded."""
-        return False
+        """Return whether the operands of a benchmark are all that it reads."""
+        return problem.mask is None and not problem.lengths
 
     def element(self, problem: Attention, place: int) -> tuple[int, ...]:
         """Return head, query and column of an element of the dense result."""

@@ -51,14 +51,19 @@ class Given:
             found = found & (keys >= place[:, None] - p.left)
         return found
 
+    def scores(self, entry: int, head: int, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Return the scores of these queries of a head, -∞ for hidden keys, and their errors."""
+        with np.errstate(all="ignore"):
+            return self._scores(entry, head, rows)
+
     def rows(self, entry: int, head: int, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Return the expected results of these queries of a head, and the errors that rounding explains."""
         with np.errstate(all="ignore"):
             return self._rows(entry, head, rows)
 
-    def _rows(self, entry: int, head: int, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    def _scores(self, entry: int, head: int, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
         p, eps = self.problem, F32.eps
-        q, k, v = self.q[entry, head, rows], self.k[entry, head // p.group].T, self.v[entry, head // p.group]
+        q, k = self.q[entry, head, rows], self.k[entry, head // p.group].T
         scores = q @ k * p.scale
         delta = (p.width + 4) * eps * abs(p.scale) * (np.abs(q) @ np.abs(k))
         if p.softcap:
@@ -73,7 +78,12 @@ class Given:
                 added = mask.astype(np.float64)
                 scores, delta = scores + added, delta + 2 * eps * np.abs(np.where(np.isfinite(added), added, 0.0))
         scores = np.where(seen & ~(scores < LEAST_SCORE), scores, -np.inf)
-        weights, delta = weighed(scores, np.where(np.isfinite(scores), delta, 0.0))
+        return scores, np.where(np.isfinite(scores), delta, 0.0)
+
+    def _rows(self, entry: int, head: int, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        p, eps = self.problem, F32.eps
+        weights, delta = weighed(*self._scores(entry, head, rows))
+        v = self.v[entry, head // p.group]
         result = times(weights, v)
         short = 2 * p.dtype.eps if p.dtype != F32 else 0.0
         least = SMALLEST_HALF if p.dtype == F16 else SMALLEST

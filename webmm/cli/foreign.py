@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +20,10 @@ from webmm.cli.options import (
     parse_kernels,
     parse_sizes,
     places,
-    setting,
     shown_steps,
 )
 from webmm.errors import ConfigError, ProblemError
 from webmm.problems import DEFAULT_OP
-from webmm.text import whole
 
 if TYPE_CHECKING:
     from webmm.foreign import Foreign
@@ -82,6 +80,7 @@ def of_text(command: Callable[..., None]) -> Callable[..., None]:
         from webmm.files import read_text
         from webmm.foreign import Foreign
         from webmm.foreign.counts import WORKGROUP, Counts
+        from webmm.foreign.tunables import tunables_of
 
         text, values = read_text(file), tunables_of(tunables)
         work = work_of(problem, dtype, inputs, expect, rtol, atol)
@@ -126,25 +125,6 @@ def work_of(
 def names(text: str) -> tuple[str, ...]:
     """Return the comma-separated words of "a,b,c"."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-def tunables_of(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Return the values of each tunable; raises ConfigError for a name that is given twice: formulas ignore case."""
-    found = dict(map(tunable, texts))
-    if len({name.lower() for name in found}) < len(texts):
-        raise ConfigError(
-            "each --tunable needs a name of its own, not only in other case; give its values at once: BM=8,16"
-        )
-    return found
-
-
-def tunable(text: str) -> tuple[str, tuple[int, ...]]:
-    """Return the name and the values in "BM=32,64"; raises ConfigError for other texts."""
-    name, values = setting(text)
-    numbers = [whole(value) for value in names(values)]
-    if not (name.isascii() and name.isidentifier() and numbers) or None in numbers:
-        raise ConfigError(f"a tunable is NAME=V,… with whole numbers, such as BM=32,64, not {text!r}")
-    return name, tuple(dict.fromkeys(number for number in numbers if number is not None))
 
 
 def wanted(text: str | None, foreign: Foreign, work: Work, default: int | None = None) -> list[Size]:

@@ -133,7 +133,8 @@ def debug(
 
     The output lists what the kernel loads, shares and accumulates for an element of an M×N×K product, next to NumPy's
     values. Other ops (--op) take their sizes as in `webmm bench`: 3 1000 is a matrix of 3 rows and 1000 columns. In a
-    reduction of its rows, --at 2 is the third result; in a normalisation, --at 2,5 is the third row's sixth element.
+    reduction of its rows, --at 2 is the third result; in a normalisation, --at 2,5 is the third row's sixth element;
+    in attention, --at 1,2,5 is the second head's third query's sixth column.
 
     On a terminal, --steps shows one page of steps at a time: press Enter for the next page, enter a number to go to
     that step, or q to quit. Exits with code 1 if a value is wrong.

@@ -149,10 +149,18 @@ def pair(text: str, separator: str, what: str) -> tuple[int, int]:
     return one, two
 
 
-def places(elements: tuple[str, ...], op: Op[Any]) -> list[tuple[int, int]]:
-    """Return the row and column of each of `elements`, of --at; raises ConfigError for other texts."""
-    column = ",0" * (2 - op.indices)  # --at ROW is enough
-    return [pair(text + column * ("," not in text), ",", "an element is ROW,COL") for text in elements or ("0,0",)]
+def places(elements: tuple[str, ...], op: Op[Any]) -> list[tuple[int, ...]]:
+    """Return the indices of each of `elements`, of --at; raises ConfigError for other texts."""
+    names = "HEAD,QUERY,COLUMN" if op.indices == 3 else "ROW,COL"
+    count = names.count(",") + 1
+    found = []
+    for text in elements or (",".join("0" * count),):
+        at = [whole(each) for each in text.replace(" ", "").split(",")]
+        at += [0] * (op.indices == 1 and len(at) == 1)  # --at ROW is enough
+        if len(at) != count or any(i is None for i in at):
+            raise ConfigError(f"an element is {names}, not {text!r}")
+        found.append(tuple(i for i in at if i is not None))
+    return found
 
 
 def shown_steps(steps: str | None) -> slice | None:

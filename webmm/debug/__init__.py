@@ -72,8 +72,7 @@ class Inspection:
 
     kernel: Named
     problem: Problem
-    row: int
-    col: int
+    at: tuple[int, ...]
     steps: tuple[InnerStep, ...]
     stored: RecordedValue
     expected: float
@@ -149,7 +148,7 @@ class Inspection:
             "op": self.problem.op,
             "size": list(self.problem.sizes[:3]),
             "dtype": self.problem.dtype.name,
-            "at": [self.row, self.col],
+            "at": list(self.at),
             "right": self.right,
             "stored": {**_json(self.stored), "numpy": self.expected},
             "steps": [
@@ -179,27 +178,28 @@ def _json(value: RecordedValue) -> dict[str, Any]:
     return {"value": number, "wrong": value.wrong} | ({"origin": value.origin} if value.origin else {})
 
 
-def inspect(device: Device, kernel: Kernel[Any], problem: Problem, row: int, col: int = 0) -> Inspection:
+def inspect(device: Device, kernel: Kernel[Any], problem: Problem, *at: int) -> Inspection:
     """Run the debug shader of `kernel` on random operands and return its values for an element of the result.
 
-    For a matrix product the element is C[row, col]; the problem has dense operands and no epilogue, as from `gemm()`.
-    For a one-dimensional result `row` is the index; for a normalisation `row` is the row and `col` the element in it.
+    For a matrix product `at` is the row and column of C; the problem has dense operands and no epilogue, as from
+    `gemm()`. For a one-dimensional result it is the index, for a normalisation the row and the element in it, for
+    attention head, query and column.
     Raises ProblemError if there is no such element or there are too many inner steps, ConfigError if nothing was
     recorded, and the errors of `Device.launch()`.
     """
-    (found,) = inspect_each(device, kernel, problem, [(row, col)])
+    (found,) = inspect_each(device, kernel, problem, [at])
     return found
 
 
 def inspect_each(
-    device: Device, kernel: Kernel[Any], problem: Problem, elements: Sequence[tuple[int, int]]
+    device: Device, kernel: Kernel[Any], problem: Problem, elements: Sequence[tuple[int, ...]]
 ) -> Iterator[Inspection]:
     """Yield the inspection of each element, as `inspect()` does, all with the same operands."""
     subject = OPS[problem.op].steps(kernel, problem)
     if reason := kernel.check(problem, device.capabilities):
         raise UnsupportedError(f"{kernel.name} {reason}")
-    for row, col in elements:
-        subject.check(row, col)
+    for at in elements:
+        subject.located(*at)
     tags = tags_of(kernel, problem, device.engine.dialect)
 
     def launch(arrays: Mapping[str, Array], recorded: Array) -> Launch:
@@ -212,7 +212,7 @@ def inspections(
     device: Device,
     kernel: Named,
     subject: Subject,
-    elements: Sequence[tuple[int, int]],
+    elements: Sequence[tuple[int, ...]],
     tags: tuple[str, ...],
     launch: Callable[[Mapping[str, Array], Array], Launch],
 ) -> Iterator[Inspection]:
@@ -222,7 +222,8 @@ def inspections(
     """
     problem = subject.problem
     subject.draw(device)
-    for row, col in elements:
+    for at in elements:
+        row, col = subject.located(*at)
         reference = subject.reference(row, col)
         slots, result = _recorded(device, subject, tags, (row, col), launch)
         if not tags or (slots == UNWRITTEN).all():
@@ -233,7 +234,7 @@ def inspections(
         stored = reference.stored(result)
         wrong = not abs(stored - reference.total) <= reference.allowed
         steps = _judged(reference, slots, tags)
-        yield Inspection(kernel, problem, row, col, steps, RecordedValue(stored, wrong), reference.total, reference)
+        yield Inspection(kernel, problem, at, steps, RecordedValue(stored, wrong), reference.total, reference)
 
 
 def _recorded(

@@ -14,11 +14,11 @@ from webmm.engine.device import Array, Device
 from webmm.engine.launch import Launch
 from webmm.errors import ConfigError, ProblemError, UnsupportedError
 from webmm.foreign.counts import Counts, check_names, listed
-from webmm.foreign.lanes import in_reverse, without_comments, workgroup_size_of
+from webmm.foreign.lanes import in_reverse, workgroup_size_of
+from webmm.foreign.tunables import check_constant, check_tunables, with_constants
 from webmm.kernels.base import MAX_WORKGROUPS, Binding
 
 _STORAGE = r"@binding\(\s*{}\s*\)\s*(?:@group\(\s*0\s*\)\s*)?var<\s*{}\s*(?:,\s*(\w+)\s*)?>"
-_CONSTANT = r"\b((?:const|override)\s+{}\s*(?::\s*\w+\s*)?=\s*)(\d+)([ui]?)\s*;"
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,8 @@ class Foreign:
             if constant.lower() not in known.lengths:
                 names, capitals = (listed(each, "and") for each in (known.lengths, [x.upper() for x in known.lengths]))
                 raise ConfigError(f"--constants must be called {names}, or {capitals}, not {constant!r}")
-            self._value(constant)
-        for tunable in self.tunables:
-            if tunable.lower() in known.lengths or tunable in self.constants:
-                raise ConfigError(f"--tunable {tunable}: this is the name of a length")
-            self._value(tunable)
+            check_constant(self.text, self.name, constant)
+        check_tunables(self.text, self.name, self.tunables, known.lengths)
         declared, size = workgroup_size_of(self.for_size({}), self.entry), self.invocations
         if min(size) < 1:
             raise ConfigError(f"a workgroup size is one to three numbers of at least 1, not {self.workgroup}")
@@ -101,13 +98,6 @@ class Foreign:
         """Return the same text with these values of the tunables."""
         return dataclasses.replace(self, tunables={name: (value,) for name, value in config.items()})
 
-    def _value(self, constant: str) -> int:
-        """Return the value of a constant; raises ConfigError if there is none with a number."""
-        found = re.search(_CONSTANT.format(re.escape(constant)), without_comments(self.text))
-        if not found:
-            raise ConfigError(f"{self.name} has no constant {constant} with a number as its value")
-        return int(found[2])
-
     def layout(self) -> tuple[Binding, ...]:
         """Return the bindings as the text declares them."""
         if not self.uniform and re.search(_STORAGE.format(0, "uniform"), self.text):
@@ -134,11 +124,8 @@ class Foreign:
 
     def for_size(self, lengths: Mapping[str, int]) -> str:
         """Return the text with its tunables set, and those of its constants whose lengths are given."""
-        text, values = self.text, self.config
-        values |= {name: lengths[name.lower()] for name in self.constants if name.lower() in lengths}
-        for constant, value in values.items():
-            text = re.sub(_CONSTANT.format(re.escape(constant)), rf"\g<1>{value}\g<3>;", text)
-        return text
+        fixed = {name: lengths[name.lower()] for name in self.constants if name.lower() in lengths}
+        return with_constants(self.text, self.config | fixed)
 
     def reversed(self) -> Foreign:
         """Return the same shader with the invocations of a workgroup in reverse order.

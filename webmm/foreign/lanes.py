@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from webmm.errors import ConfigError
+from webmm.foreign.tunables import without_comments
 
 _ENTRY = r"((?:@\w+(?:\([^)]*\))?\s*)*)\bfn\s+{}\s*\("
 _NUMBER = r"local_invocation_index|local_invocation_id|global_invocation_id"
@@ -40,11 +41,6 @@ def _constant(text: str, name: str) -> str:
     form = rf"\b(?:const|override)\s+{re.escape(name)}\s*(?::\s*\w+\s*)?=\s*(\d+)[ui]?\s*;"
     found = re.search(form, without_comments(text))
     return found[1] if found else ""
-
-
-def without_comments(text: str) -> str:
-    """Return a WGSL text without its comments."""
-    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
 
 
 def in_reverse(text: str, workgroup: tuple[int, int, int], entry: str = "main") -> str:

@@ -38,7 +38,7 @@ def with_debug_lines(foreign: Foreign) -> tuple[Foreign, tuple[str, ...]]:
 
 
 def inspect(
-    foreign: Foreign, device: Device, work: OfOp, size: Size, elements: Sequence[tuple[int, int]]
+    foreign: Foreign, device: Device, work: OfOp, size: Size, elements: Sequence[tuple[int, ...]]
 ) -> Iterator[Inspection]:
     """Yield the inspection of each element of the result, as `webmm.debug.inspect_each()` does for a kernel.
 
@@ -48,8 +48,8 @@ def inspect(
     """
     task = work.task(size)
     subject = work.op.steps(work.op.stages[0](), task.problem)
-    for row, col in elements:
-        subject.check(row, col)
+    for at in elements:
+        subject.located(*at)
     text, tags = with_debug_lines(foreign)
 
     def launch(arrays: Mapping[str, Array], recorded: Array) -> Launch:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
-import math
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -14,14 +12,12 @@ from typing import Any
 from webmm.cases.base import Case
 from webmm.engine.device import Device
 from webmm.errors import ConfigError, ProblemError, ShaderError, UnsupportedError
-from webmm.foreign import Foreign
+from webmm.foreign import Foreign, tunables
 from webmm.foreign.bench import of_case
 from webmm.foreign.check import SizeCheck
 from webmm.foreign.tasks import Size, Work
 from webmm.measure.bench import record_of
 from webmm.measure.records import Record
-
-MAX_COMBINATIONS = 100_000
 
 
 @dataclass(frozen=True)
@@ -36,15 +32,9 @@ class Combination:
 def combinations(foreign: Foreign) -> list[dict[str, int]]:
     """Return the combinations of values of the tunables: the first ones, then the others in a fixed random order.
 
-    Raises ConfigError if there are no tunables, or more than MAX_COMBINATIONS combinations.
+    Raises ConfigError as `webmm.foreign.tunables.combinations()`.
     """
-    if not foreign.tunables:
-        raise ConfigError("there is nothing to tune: name constants and their values, such as --tunable TILE=8,16,32")
-    if (count := math.prod(map(len, foreign.tunables.values()))) > MAX_COMBINATIONS:
-        raise ConfigError(f"{count:,} combinations are too many; choose fewer values, at most {MAX_COMBINATIONS:,}")
-    first, *rest = (
-        dict(zip(foreign.tunables, each, strict=True)) for each in itertools.product(*foreign.tunables.values())
-    )
+    first, *rest = tunables.combinations(foreign.tunables)
     random.Random(0).shuffle(rest)
     return [first, *rest]
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from webmm.kernels.base import Kernel, P, ceil_div, tunable
+from webmm.kernels.base import P, ceil_div, tunable
+from webmm.kernels.one_subgroup import OneSubgroup
 from webmm.kernels.product import Grid
 from webmm.kernels.traffic import Traffic
 
@@ -14,22 +15,11 @@ INNER = 4  # inner elements per step: a vec4 of A
 
 
 @dataclass(frozen=True)
-class LaneTiles(Kernel[P]):
+class LaneTiles(OneSubgroup[P]):
     """A (tm, lanes·tn) tile of C per workgroup: the tunables of `shaders/common/lanes.wgsl`."""
 
-    lanes: int = tunable(8, (4, 8), "lanes of a workgroup, which is one subgroup", most=16)
     tm: int = tunable(32, (1, 4, 16, 32), "rows of C per workgroup", most=32)
     tn: int = tunable(8, (4, 8, 16), "columns of C per invocation")
-
-    @property
-    def workgroup_size(self) -> tuple[int, int, int]:
-        """One subgroup."""
-        return (self.lanes, 1, 1)
-
-    @property
-    def subgroup(self) -> int:
-        """Lanes that a subgroup must have at least."""
-        return self.lanes
 
     @property
     def grid(self) -> Grid:

@@ -91,7 +91,7 @@ def _size(problem: Problem) -> str:
     if "own_" in variant:  # a function or a reduction of a program, which no command knows
         return ""
     op = op_of(problem.op, variant)
-    for text in (f"{m}x{n}x{k}", f"{m}x{n}", f"{m}x{n}x{k}@1", f"{m}x{n}x{k}@{batch}"):
+    for text in (f"{m}x{n}x{k}", f"{m}x{n}", f"{m}x{n}x{k}@1", f"{m}x{n}x{k}@{batch}", f"{batch}x{m}x{n}x{k}"):
         try:
             if op.problem(op.parse(text), problem.dtype.name, problem.layout or "nn") == problem:
                 return text

@@ -157,7 +157,11 @@ LATE: dict[str, tuple[Name, ...]] = {
         *(Name("webmm.page.runs", name) for name in ("outstanding", "traffic")),
         *(Name("webmm.page.settings", name) for name in ("nearest", "offered", "upcoming")),
     ),
-    "foreign.js": tuple(Name("webmm.foreign.counts", name) for name in ("CHECKED", "Counts", "check_names")),
+    "foreign.js": (
+        *(Name("webmm.foreign.counts", name) for name in ("CHECKED", "Counts", "check_names")),
+        *(Name("webmm.foreign.tunables", name) for name in ("check_tunables", "combinations", "tunables_of")),
+        Name("webmm.foreign.tunables", "with_constants"),
+    ),
     "ops.js": tuple(Name("webmm.page.rows", name) for name in ("ROWS", "SHOWN", "FORMS", "FIELDS")),
 }
 OF_OPS = tuple(f"{op}.js" for op in LATE_OPS)  # the first of these

@@ -57,14 +57,17 @@ class Subject(ABC):
         """Return the element's row and column as templates number them."""
         return row, col
 
-    def check(self, row: int, col: int) -> None:
-        """Raise ProblemError if there is no such element."""
+    def located(self, *at: int) -> tuple[int, int]:
+        """Return the row and column of an element from its indices; raises ProblemError if there is no such element."""
         rows, columns = self.shape
-        if not (0 <= row < rows and 0 <= col < columns):
+        row, col, *more = (*at, 0) if len(at) == 1 else at
+        if more or not (0 <= row < rows and 0 <= col < columns):
             name = "C" if self.op.result == "C" else "the result"
+            place = ", ".join(map(str, (row, col, *more)))
             raise ProblemError(
-                f"{name} is {rows}x{columns}: it has no element ({row}, {col}); rows and columns count from 0"
+                f"{name} is {rows}x{columns}: it has no element ({place}); rows and columns count from 0"
             )
+        return row, col
 
     @abstractmethod
     def reference(self, row: int, col: int) -> Reference:

@@ -69,6 +69,15 @@ class Blocked(HeldRows):
         return self.bk
 
     @property
+    def inner_step(self) -> int:
+        """The keys after which there are a new maximum and new sums."""
+        return self.bk
+
+    def part(self, key: int) -> int:
+        """Return the invocation, of those that share a query, whose sum has a key."""
+        return key // FOUR % self.wx
+
+    @property
     def tk(self) -> int:
         """Keys of an invocation in a step."""
         return self.bk // self.wx

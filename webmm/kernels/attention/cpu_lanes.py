@@ -9,12 +9,13 @@ from typing import Any
 from webmm.kernels.attention.base import FOUR, READ, AttentionChoices, AttentionKernel, others
 from webmm.kernels.attention.packed import DEPTH, K_TEXTURE, V_TEXTURE, PackK, PackV
 from webmm.kernels.base import Binding, Kernel, Scratch, Texture, ceil_div, tunable
+from webmm.kernels.one_subgroup import OneSubgroup
 from webmm.kernels.sizes import Condition
 from webmm.problems.attention import Attention
 
 
 @dataclass(frozen=True)
-class CpuLanes(AttentionKernel):
+class CpuLanes(OneSubgroup[Attention], AttentionKernel):
     """A tile of `tm` queries per workgroup: one subgroup, whose lanes broadcast q and weights to each other."""
 
     name = "cpu_lanes"
@@ -22,21 +23,10 @@ class CpuLanes(AttentionKernel):
     summary = "for CPU adapters: rows broadcast within a subgroup"
     edges = "qk"
 
-    lanes: int = tunable(8, (4, 8), "lanes of a workgroup, which is one subgroup", most=16)
     tm: int = tunable(16, (1, 4, 8, 16, 32), "queries of a workgroup")
     tk: int = tunable(8, (4, 8, 16), "keys of a lane in a step")
     tn: int = tunable(8, (4, 8, 12, 16, 32), "columns of v of a lane", most=64)
     load: str = tunable("texture", ("texture", "buffer"), "k and v from textures, to which they are copied, or not")
-
-    @property
-    def workgroup_size(self) -> tuple[int, int, int]:
-        """One subgroup."""
-        return (self.lanes, 1, 1)
-
-    @property
-    def subgroup(self) -> int:
-        """Lanes that a subgroup must have at least."""
-        return self.lanes
 
     @property
     def workgroup_bytes(self) -> int:

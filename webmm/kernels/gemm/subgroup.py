@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from webmm.kernels.base import Capabilities, tunable
 from webmm.kernels.gemm.base import GemmKernel
+from webmm.kernels.one_subgroup import OneSubgroup
 from webmm.kernels.product import Grid
+from webmm.problems.gemm import Gemm
 
 INNER = 4  # inner elements per step: a vec4 of A
 
 
 @dataclass(frozen=True)
-class Subgroup(GemmKernel):
+class Subgroup(OneSubgroup[Gemm], GemmKernel):
     """A (tm, tn) tile of C per lane, with the lanes in `ly` rows; a workgroup is one subgroup."""
 
     name = "subgroup"
@@ -38,16 +40,6 @@ class Subgroup(GemmKernel):
     def lx(self) -> int:
         """Columns of lanes."""
         return self.lanes // self.ly
-
-    @property
-    def workgroup_size(self) -> tuple[int, int, int]:
-        """One subgroup."""
-        return (self.lanes, 1, 1)
-
-    @property
-    def subgroup(self) -> int:
-        """Lanes that a subgroup must have at least."""
-        return self.lanes
 
     @property
     def grid(self) -> Grid:
