@@ -5,7 +5,8 @@
 // v before the product with this one; they wait in registers until everyone is done with the tile in workgroup memory.
 // That takes two barriers in a step, if rows of q and k fit as a whole.
 {% if kernel.direct != "none" %}
-// Read without tiles, through caches: {{ "v" if kernel.direct == "v" else "k and v" }}. Workgroup memory then has room for more queries of long rows.
+// Read through caches, without tiles: {{ "v" if kernel.direct == "v" else "k and v" }}. Workgroup memory then has room
+// for more queries of long rows.
 {% endif %}
 {% if kernel.combine == "shuffle" %}
 // Weights stay in the registers of the invocation that computed them, and are handed over by shuffles.
@@ -128,7 +129,7 @@ fn main(
         }
 {{ tiles.recorded() }}
 {% endif %}
-{% if handed or "k" in held or "v" in held %}
+{% if "k" in held or "v" in held or kernel.combine == "subgroup" %}
         workgroupBarrier(); // everyone is done with weights and v before they are overwritten, and the next k is there
 {% endif %}
 {% if "v" in held %}

@@ -12,7 +12,7 @@ from webmm.problems.attention import Attention
 
 @dataclass(frozen=True)
 class Pipelined(Blocked):
-    """Each team has a maximum, a sum and a result of its own, and every `teams`-th tile of keys; they combine at the end.
+    """Each team has its own maximum, sum and result, and every `teams`-th tile of keys; they combine at the end.
 
     Dao, FlashAttention-2 (2023), §3.3, divides queries instead, since its weights stay in registers.
     """
@@ -32,7 +32,7 @@ class Pipelined(Blocked):
         *("tree", ("tree", "subgroup", "shuffle")),
         "maxima and weights of a query in workgroup memory, or maxima by shuffles, or both",
     )
-    direct: str = tunable("v", ("none", "v", "kv"), "operands that are read without tiles in workgroup memory")
+    direct: str = tunable("v", ("v", "none", "kv"), "operands that are read without tiles in workgroup memory")
     teams: int = tunable(1, (1, 2), "parts of the keys that invocations have")
     unroll: int = tunable(2, (1, 2, 4), "steps of inner loops that are written out")
 
