@@ -3,7 +3,7 @@
 // Storage: q, k, v and o with a stride per axis; sums in f32.
 // Changed from blocked: the loads of the next tile of k are issued before the scores of this one are computed, those of
 // v before the product with this one; they wait in registers until everyone is done with the tile in workgroup memory.
-// That takes two barriers in a step, if rows of q and k fit as a whole.
+// That takes two barriers in a step, if rows of q and k fit as a whole. Not measured on a GPU.
 {% if kernel.direct != "none" %}
 // Read through caches, without tiles: {{ "v" if kernel.direct == "v" else "k and v" }}. Workgroup memory then has room
 // for more queries of long rows.
@@ -12,8 +12,8 @@
 // Weights stay in the registers of the invocation that computed them, and are handed over by shuffles.
 {% endif %}
 {% if kernel.teams > 1 %}
-// Of a step of {{ kernel.tile_k }} keys each team has BK, with a maximum, a sum and a result of its own. These combine at
-// the end. There are {{ kernel.teams }} times as many invocations for as many queries, where few workgroups leave a GPU idle.
+// Of a step of {{ kernel.tile_k }} keys each of {{ kernel.teams }} teams has BK, with its own maximum, sum and result.
+// These combine at the end. More invocations have as many queries, where few workgroups leave a GPU idle.
 {% endif %}
 //
 // Edges: loads beyond the last query or key repeat it. Workgroup memory: tiles and weights, as in blocked.
@@ -83,7 +83,6 @@ fn main(
 {% if held %}
     workgroupBarrier(); // the first tiles are complete before anyone reads them
 {% endif %}
-    //# inner
     for (var k0 = first.x; k0 < last.y; k0 += {{ kernel.tile_k }}u) {
 {{ tiles.no_scores() }}
 {% if by_spans %}
@@ -107,6 +106,7 @@ fn main(
 {{ tiles.multiply_keys() }}
 {% endif %}
 {{ tiles.weigh() }}
+        //# ahead
 {% if handed %}
         workgroupBarrier(); // the weights are complete, and everyone is done with the tile of k
 {% elif "k" in held or "v" in held %}
@@ -116,6 +116,7 @@ fn main(
 {% if "v" in held %}
 {{ fetch("v", "k0 + " ~ kernel.tile_k ~ "u", "end") }}
 {% endif %}
+        //# end
 {% if handed %}
 {{ tiles.multiply_values() }}
 {% else %}
@@ -136,7 +137,6 @@ fn main(
 {{ place_next("v") }}
 {% endif %}
     }
-    //# end
 {{ tiles.sum_up() }}
 {% if kernel.teams > 1 %}
 {% set others = range(1, kernel.teams) %}
