@@ -3,7 +3,7 @@
 // Storage: q, k, v and o with a stride per axis; sums in f32.
 // Changed from blocked: the loads of the next tile of k are issued before the scores of this one are computed, those of
 // v before the product with this one; they wait in registers until everyone is done with the tile in workgroup memory.
-// That takes two barriers in a step, if rows of q and k fit as a whole. Not measured on a GPU.
+// That takes two barriers in a step, if rows of q and k fit as a whole.
 {% if kernel.direct != "none" %}
 // Read through caches, without tiles: {{ "v" if kernel.direct == "v" else "k and v" }}. Workgroup memory then has room
 // for more queries of long rows.
