@@ -5,7 +5,8 @@
 
 `measure` takes some two minutes. Each call and NumPy's equivalent on one thread alternate in one process, and its CPU
 time is compared, which other work on the machine lengthens little; NumPy's 16-bit and 8-bit products are those of
-float32, its weights are dequantised beforehand. A line has how many times as fast webmm is, with an interval of 95 %
+float32, its weights are dequantised beforehand. Since processes differ by more than the samples of one do, six give a
+pair of times each: a line has how many times as fast webmm is, the median of the six ratios with an interval of 95 %
 (`webmm.measure.benchmark.Ratio`). An older commit is measured from a worktree:
 
     git worktree add OLD COMMIT; PYTHONPATH=OLD python bench/commits.py measure FILE
@@ -16,6 +17,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import platform
+import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -37,14 +39,15 @@ from whole_numbers import whole_numbers
 
 import webmm
 from webmm.files import write_atomically
-from webmm.measure.benchmark import Ratio
+from webmm.measure.benchmark import PAIRS, Ratio
 
-ROUNDS = 15
+ROUNDS = 5  # in each process
 LEAST = 0.06  # seconds of a sample
 ADAPTER = "llvmpipe"
 OTHERS = ("WEBMM_", "GALLIVM_", "LP_")  # what begins so changes webmm or lavapipe
 TREE = Path(webmm.__file__).resolve().parents[1]
 ALL = (slice(None),)
+Pairs = dict[str, tuple[float, float]]  # of cases: the seconds of webmm and of NumPy
 
 
 def cases() -> Iterator[Case]:
@@ -85,13 +88,14 @@ def attention(heads: int, tokens: int, width: int) -> Case:
     return Case(name, [q, k, v], webmm.attention, numpy=in_numpy, part=ALL, tolerance=1e-3)
 
 
-def ratio(device: webmm.Device, case: Case) -> Ratio:
-    """Return how many times as fast a call is as NumPy, by CPU time, after checking its result."""
+def pair(device: webmm.Device, case: Case) -> tuple[float, float]:
+    """Return the CPU seconds of a call and of NumPy's equivalent, after checking its result."""
     assert case.numpy
     ours = partial(case.call, *(placed(device, x) for x in case.operands))
     check(case, ours())
     runs = sampler(ours, device.synchronize), sampler(partial(case.numpy, *case.operands), lambda: None)
-    return in_turns(*runs)
+    ours_took, theirs_took = in_turns(*runs)
+    return ours_took, theirs_took
 
 
 def sampler(call: Callable[[], object], wait: Callable[[], object]) -> Callable[[], float]:
@@ -109,23 +113,31 @@ def sampler(call: Callable[[], object], wait: Callable[[], object]) -> Callable[
     return lambda: cpu_seconds(partial(repeated, count)) / count
 
 
-def in_turns(ours: Callable[[], float], theirs: Callable[[], float]) -> Ratio:
-    """Return how many times as fast `ours` is, from samples that alternate; every other round is in reverse."""
-    found: dict[Callable[[], float], list[float]] = {ours: [], theirs: []}
-    for turn in range(ROUNDS):
-        for run in (theirs, ours) if turn % 2 else (ours, theirs):
-            found[run].append(run())
-    return Ratio.of(found[ours], found[theirs])
+def in_turns(*runs: Callable[[], float]) -> tuple[float, ...]:
+    """Return the median of each of the runs, which alternate; every other round is in reverse."""
+    found: list[list[float]] = [[] for _ in runs]
+    order = list(range(len(runs)))
+    for _ in range(ROUNDS):
+        for i in order:
+            found[i].append(runs[i]())
+        order.reverse()
+    return tuple(map(statistics.median, found))
 
 
-def measured(commit: str, date: str) -> Line:
-    """Return the line on a commit; a case that fails is printed and left out."""
+def pairs() -> tuple[Pairs, dict[str, Any]]:
+    """Return the seconds of each case in this process, and what they were measured on; a failure is printed."""
     with webmm.Device(ADAPTER) as device:
-        tries = {case.name: tried(case.name, None, partial(ratio, device, case)) for case in cases()}
+        tries = {case.name: tried(case.name, None, partial(pair, device, case)) for case in cases()}
         versions = {"webmm": webmm.__version__, "engine": device.engine.version()}
         versions |= {"numpy": np.__version__, "python": platform.python_version()}
-        found = {name: each for name, each in tries.items() if each}
-        return Line(commit, date, device.info.name, device.info.driver, processor(), versions, found)
+        machine = {"device": device.info.name, "driver": device.info.driver, "processor": processor()}
+        return {name: each for name, each in tries.items() if each}, {**machine, "versions": versions}
+
+
+def ratios(processes: list[Pairs]) -> dict[str, Ratio]:
+    """Return how many times as fast as NumPy each case is that no process lacks."""
+    found = {name: [each.get(name) for each in processes] for name in processes[0]}
+    return {name: Ratio.of(*zip(*of, strict=True)) for name, of in found.items() if all(of)}
 
 
 def processor() -> str:
@@ -161,6 +173,12 @@ def put(file: Path, line: Line) -> list[str]:
     return [f"{file.name}: {words}" for words in read(text)[1]]
 
 
+def alone(function: Callable[[], Any]) -> Any:
+    """Return what a function returns in a process of its own: BLAS reads its settings when NumPy is loaded."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function).result()
+
+
 @click.group(help=__doc__)
 def main() -> None:
     """Measure and draw."""
@@ -175,9 +193,8 @@ def measure(file: Path) -> None:
         for name in [name for name in os.environ if name.startswith(OTHERS)]:
             del os.environ[name]
         os.environ |= {"OPENBLAS_NUM_THREADS": "1", "WEBMM_CACHE_DIR": cache}
-        # A process of its own: BLAS reads the number of its threads when NumPy is loaded.
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-            line = pool.submit(measured, commit, date).result()
+        measured = [alone(pairs) for _ in range(PAIRS)]
+    line = Line(commit, date, **measured[-1][1], ratios=ratios([each for each, _ in measured]))
     if not line.ratios:
         raise click.ClickException("no call could be measured")
     for words in put(file, line):
