@@ -169,7 +169,8 @@ def put(file: Path, line: Line) -> list[str]:
     """Add a line to a file, in place of one on the same commit; return what is wrong with others, which are kept."""
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     kept = [raw for raw, each in parsed(text) if not (isinstance(each, Line) and each.commit == line.commit)]
-    write_atomically(file, lambda out: out.write("".join(f"{each}\n" for each in (*kept, line.to_json())).encode()))
+    text = "".join(f"{each}\n" for each in (*kept, line.to_json()))
+    write_atomically(file, lambda out: out.write(text.encode()))
     return [f"{file.name}: {words}" for words in read(text)[1]]
 
 
