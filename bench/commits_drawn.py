@@ -18,7 +18,7 @@ PAGE = "by-commit.md"
 COMMIT = re.compile(r"[0-9a-f]{40}")
 NAME = re.compile(r"[^<>|`\[\]\x00-\x1f\x7f]+")  # names stand in tables as they are
 DRAWN, SHOWN = 100, 8  # the last commits in a chart, and in a table
-COLUMNS, WIDTH, HEIGHT = 3, 240.0, 132.0  # of the panels of a chart
+COLUMNS, WIDTH, HEIGHT = 2, 360.0, 132.0  # of the panels of a chart
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 14.0, 26.0, 16.0
 ROOM = 2.0  # the least factor between the ends of a panel: less would look like a change
 
