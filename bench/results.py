@@ -24,6 +24,7 @@ HEAD = """# Results
 
 Written by `python bench/results.py` from the headers of the files. [bench/README.md](../README.md) has the method, and
 [docs/results.md](../../docs/results.md) what the figures say. One record per line; `.gz`: collected data for fits.
+[lavapipe-commits.jsonl](lavapipe-commits.jsonl) has ratios to NumPy, a line [by commit](../README.md#by-commit).
 
 | file | adapter | drivers | engines | command | note |
 |---|---|---|---|---|---|

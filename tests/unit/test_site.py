@@ -27,7 +27,7 @@ def site() -> Iterator[ModuleType]:
     yield importlib.import_module("hooks")
     for folder in folders:
         sys.path.remove(folder)
-    for name in ("hooks", "measured", "reference", "evidence"):
+    for name in ("hooks", "measured", "ratios", "reference", "evidence", "commits_drawn"):
         sys.modules.pop(name, None)
 
 
@@ -100,6 +100,22 @@ def test_tables_show_the_fastest_record_of_each_cell(site: ModuleType) -> None:
         assert f"{max(site.measured.rate(record) for record in rows):,.0f} <small>" in row
     for path in pages:
         assert path == "results/tables.md" or f"]({Path(path).name})" in pages["results/tables.md"]
+
+
+def test_ratios_by_commit_are_a_page_with_or_without_lines(site: ModuleType, tmp_path: Path) -> None:
+    assert "{'By commit': 'results/by-commit.md'}" in str(list(site.order()))
+    page, *charts = site.ratios.pages()
+    text = site.ratios.pages()[page]
+    assert page == "results/by-commit.md"
+    assert charts
+    assert all(f"]({Path(chart).name})" in text for chart in charts)
+    assert "There is no measurement yet" not in text
+    broken = tmp_path / "commits.jsonl"
+    alone = site.ratios.pages((tmp_path / "missing",))
+    assert list(alone) == [page]
+    assert "There is no measurement yet" in alone[page]
+    broken.write_text("x\n")
+    assert "\n* commits.jsonl: line 1 is not JSON\n" in site.ratios.pages((broken,))[page]
 
 
 def test_a_release_needs_the_addresses_and_the_links(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import measured
+import ratios
 import reference
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -68,7 +69,7 @@ def anchor(heading: str, separator: str) -> str:
 def order() -> Iterator[dict[str, Any]]:
     """Yield the sections of docs/README.md with their pages, as `nav` has them."""
     yield {"webmm": [{"Overview": MOVED[HOME]}, {"Contents": MOVED[ORDER]}]}
-    made = {"Reference": reference.listed(MADE), "Results": measured.PAGES}
+    made = {"Reference": reference.listed(MADE), "Results": measured.PAGES | ratios.PAGES}
     parts = re.split(r"^## (.+)$", (ROOT / ORDER).read_text(encoding="utf-8"), flags=re.MULTILINE)
     for section, text in zip(parts[1::2], parts[2::2], strict=True):
         pages = [page for title, link in ITEM.findall(text) for page in listed(title, link)]
@@ -92,7 +93,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path in (*MOVED, *ELSEWHERE):
         text = (ROOT / path).read_text(encoding="utf-8")
         files.append(File.generated(config, MOVED.get(path, path), content=text))
-    for path, content in {**reference.pages(MADE), **measured.pages()}.items():
+    for path, content in {**reference.pages(MADE), **measured.pages(), **ratios.pages()}.items():
         files.append(File.generated(config, path, content=content))
     files.append(File.generated(config, "site.css", content=STYLE))
     return files
