@@ -173,3 +173,11 @@ fn scored4(product: vec4f, base: u32, row: u32, key: u32, last: u32) -> vec4f {
 {% macro mask_base() -%}
 {{ base("mask") if s.mask else "0u" }}
 {%- endmacro %}
+
+{# The first elements of this head. #}
+{% macro bases() %}
+{% for x in "qkvo" %}
+    let {{ x }}_base = {{ base(x) }};
+{% endfor %}
+    let mask_base = {{ mask_base() }};
+{% endmacro %}

@@ -25,6 +25,8 @@ STORES = {
     "deprecated": r"subgroupMatrixStore\(&(?P<to>c_tile\[subgroup\]), (?P<place>\w+), (?P<acc>\w+), false, "
     r"(?P<stride>\w+)\);",
 }
+MULTIPLY = r"(\w+) = (?:coop|subgroupMatrix)Multiply\w+\((\w+, \w+), \1\)"
+SCALE = r"(\w+) = subgroupMatrixScalarMultiply\(\1, "
 ROWS = ("LoadT", "row_major", "false")
 # How each dialect reads an element of a tile, and stores four adjacent elements: Tint's tiles hold vec4<u32>.
 ELEMENTS = "f32({x}_tile[{at}.x][{at}.y + {e}])"
@@ -49,25 +51,22 @@ const OWN: u32 = max(4u, FM * FN / LANES); // elements of C per lane, in row-maj
 alias Result = array<f32, OWN>;
 
 // Fragments of A and B are positions in their tiles: (panel, offset, 1 for the tile of low halves).
-fn multiply_add(left: vec3u, right: vec3u, sums: Result, lane: u32) -> Result {{
-    var sum = sums;
+// Sums are given by address: drivers take long to compile copies of arrays.
+fn multiply_add(left: vec3u, right: vec3u, sums: ptr<function, Result>, lane: u32) {{
     let count = min(params.k, 1u); // unknown at compile time, so that drivers do not unroll the loops
     for (var own = 0u; own < OWN * count && lane * OWN < FM * FN; own++) {{
         let i = (lane * OWN + own) / FN;
         let j = (lane * OWN + own) % FN;
         for (var k = 0u; k < FK * count; k++) {{
-            sum[own] += {a} * {b};
+            (*sums)[own] += {a} * {b};
         }}
     }}
-    return sum;
 }}
 
-fn scaled_sums(sums: Result, scale: f32) -> Result {{
-    var product: Result;
-    for (var own = 0u; own < OWN; own++) {{
-        product[own] = sums[own] * scale;
+fn scale_sums(sums: ptr<function, Result>, scale: f32) {{
+    for (var own = 0u; own < OWN * min(params.k, 1u); own++) {{
+        (*sums)[own] *= scale;
     }}
-    return product;
 }}
 """
 PLACES = {  # position of element (i, k) of A and (k, j) of B, by operand and whether it is row-major
@@ -102,8 +101,8 @@ def emulated(wgsl):
     text = re.sub(r"alias (Left|Right|Result) = .*\n", "", without_subgroups(wgsl))
     text = re.sub(r"diagnostic.*\n", "", text)
     text = re.sub(LOADS[dialect], lambda m: f"vec3u({m['panel']}, {m['place']}, {int('_low' in m['x'])}u)", text)
-    text = text.replace("subgroupMatrixScalarMultiply", "scaled_sums")
-    text = re.sub(r"(coop|subgroupMatrix)Multiply\w+\(([^)]*)\)", r"multiply_add(\2, local_index % LANES)", text)
+    text = re.sub(SCALE, r"scale_sums(&\1, ", text)
+    text = re.sub(MULTIPLY, r"multiply_add(\2, &\1, local_index % LANES)", text)
     lanes = (
         "for (var own = 0u; own < OWN * min(params.k, 1u) && local_index % LANES * OWN < FM * FN; own += 4u) "
         "{{ let e = local_index % LANES * OWN + own; {} }}"

@@ -15,6 +15,7 @@ from webmm.kernels import STAGES
 from webmm.measure.selftest import prove
 from webmm.problems.attention import dense_heads
 
+PIPELINED = {"columns": 32, "values": 32, "bq": 8, "bk": 16, "tm": 2, "wx": 4, "span": 32, "teams": 2}
 # Small tiles of each stage, which compile quickly: with two steps of keys at least, whole and partial tiles.
 SMALL = {
     "three_calls": {"lanes": 32},
@@ -22,6 +23,9 @@ SMALL = {
     "blocked": {"columns": 12, "values": 16, "bq": 8, "bk": 16, "tm": 2, "wx": 4},
     "blocked by shuffles": {"columns": 12, "values": 16, "bq": 8, "bk": 16, "tm": 2, "wx": 4, "combine": "subgroup"},
     "blocked in spans": {"columns": 32, "values": 16, "bq": 8, "bk": 16, "tm": 2, "wx": 4, "span": 16},
+    "pipelined": {**PIPELINED, "direct": "none"},
+    "pipelined from caches": {**PIPELINED, "span": 16, "direct": "kv", "teams": 1, "unroll": 4},
+    "pipelined by shuffles": {**PIPELINED, "bk": 32, "span": 16, "combine": "shuffle", "unroll": 1},
     "cpu_lanes": {"lanes": 4, "tm": 4, "tk": 4, "tn": 4},
     "cpu_lanes from buffers": {"lanes": 4, "tm": 4, "tk": 4, "tn": 4, "load": "buffer"},
 }

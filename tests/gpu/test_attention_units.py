@@ -131,7 +131,7 @@ def test_the_choice_by_shape_and_dtype(device):
     )
     asked = ((4096, F16, 128), (4096, F16, 80), (4096, F32, 64), (1, F16, 80), (8, F32, 256))
     found = [next(iter(on_gpus(plain((1, 8, n, 4096, width), dtype), able))).name for n, dtype, width in asked]
-    assert found == ["matrix_unit", "matrix_unit", "blocked", "decode", "decode"]
+    assert found == ["matrix_unit", "matrix_unit", "pipelined", "decode", "decode"]
     one, many = (next(on_gpus(plain((1, heads, 1, 4096, 128), F16), able)).config["splits"] for heads in (8, 256))
     assert (one, many) == (64, 4)
     without = replace(able, matrix_shapes=frozenset(), subgroup_size=0)

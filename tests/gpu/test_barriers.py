@@ -33,7 +33,17 @@ PERSISTENT = {"workgroups": 1}  # one workgroup for all tiles
 # As many parts as a workgroup has invocations, none of them empty: empty parts would hide a missing barrier.
 PARTS = {
     "reduce": {"splits": 256, "unroll": 1},
-    "attention": {"columns": 32, "values": 64, "bq": 8, "bk": 64, "tm": 1, "wx": 16, "size": 64, "splits": 2},
+    "attention": {
+        "columns": 32,
+        "values": 64,
+        "bq": 8,
+        "bk": 64,
+        "tm": 1,
+        "wx": 16,
+        "size": 64,
+        "splits": 2,
+        "teams": 2,
+    },
 }
 LANES = {"lanes": 8}  # of lavapipe's subgroups, for kernels that need exactly so many
 # Sizes per op. For ops not listed: several tiles in both dimensions, and several steps of k.
@@ -41,7 +51,7 @@ SIZES = {
     "reduce": (3, 256 * 1024, 1),
     "normalise": (3, 4096, 64),
     "elementwise": (1024, 1, 1),
-    "attention": (11, 70, 20, 2),
+    "attention": (11, 140, 20, 2),
 }
 # The variants to test for ops whose variants have different barriers.
 VARIANTS = {"normalise": ("normalise:softmax", "normalise:layer_norm")}

@@ -18,6 +18,7 @@ from webmm.errors import ConfigError, ProblemError
 from webmm.kernels import STAGES, configure
 from webmm.kernels.attention.blocked import Blocked
 from webmm.kernels.attention.online import Online
+from webmm.kernels.attention.pipelined import Pipelined
 from webmm.kernels.elementwise.map import Map
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.normalise.row_tiles import RowTiles as NormalisedRowTiles
@@ -94,6 +95,13 @@ CASES = [
     ("reduce:logsumexp", RowTiles(64, 4), (33, 21, 1), {"LOADED", "ACC"}, [(1, 0), (32, 0)]),
     ("attention:causal", Online(8, 8, 8), (9, 9, 7, 2), WEIGHED, [(0, 8, 0), (1, 8, 6)]),
     ("attention:causal", Blocked(16, 16, 8, 16, 4, 4), (21, 21, 14, 2), WEIGHED, [(0, 20, 5), (1, 16, 13)]),
+    *(
+        ("attention:causal", kernel, (45, 45, 14, 2), WEIGHED, [(0, 44, 5), (1, 40, 13)])
+        for kernel in (
+            Pipelined(16, 16, 8, 16, 4, 4, teams=2),
+            Pipelined(16, 16, 8, 16, 2, 4, combine="shuffle", direct="none"),
+        )
+    ),
     ("elementwise:gelu", Map(size=8), (1, 64, 1), {"LOADED", "RESULT"}, [(0, 0), (63, 0)]),
     ("elementwise:relu", Map(size=8, unroll=2), (1, 63, 1), {"LOADED", "RESULT"}, [(5, 0), (62, 0)]),
 ]

@@ -30,8 +30,9 @@ def small(cls, shape, lanes, problem_of, **others):
     `problem_of` takes sizes m, n, k: of several tiles, and of parts of them.
     """
     m, n, _ = shape
-    for side, bk in itertools.product((1, 2, 4), (8, 16, 32, 64, 128)):
-        sm, sn = 2 * side * m, 2 * side * n
+    sizes = itertools.product((1, 2, 4), (1, 2, 4), (8, 16, 32, 64, 128))
+    for down, across, bk in sorted(sizes, key=lambda each: (each[0] * each[1], each[2])):
+        sm, sn = 2 * down * m, 2 * across * n
         tiles = {"bm": sm, "bn": 2 * sn, "bk": bk, "sm": sm, "sn": sn, "group": 1}
         kernel = cls(**tiles, **settings(shape, lanes), **others)
         problem = problem_of(kernel.bm + 3, kernel.bn + 5, kernel.bk + 7)

@@ -243,7 +243,7 @@ def test_fragments_are_probed_by_multiplying(device, small, monkeypatch):
     assert probe.multiplies(device, shape, device._product)
     assert device.capabilities is before
     wrong = lambda shader: device.compile(  # noqa: E731
-        emulated(shader.wgsl).replace("sum[own] +=", "sum[own] -="), shader.label, shader.bindings
+        emulated(shader.wgsl).replace("(*sums)[own] +=", "(*sums)[own] -="), shader.label, shader.bindings
     )
     monkeypatch.setattr(device, "pipeline", wrong)
     assert not probe.multiplies(device, shape, device._product)

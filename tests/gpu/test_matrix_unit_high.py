@@ -211,17 +211,17 @@ def test_permutations_and_zeros_stay_exact(device, small):
 
 
 TRUNCATION = """
-        var largest = abs(sum[own]);
+        var largest = abs((*sums)[own]);
         for (var k = 0u; k < FK; k++) {{
             largest = max(largest, abs({a} * {b}));
         }}
         let unit = bitcast<f32>(bitcast<u32>(largest) & 0x7f800000u) * 0x1p-21f;
         if (unit > 0.0) {{
-            var units = trunc(sum[own] / unit);
+            var units = trunc((*sums)[own] / unit);
             for (var k = 0u; k < FK; k++) {{
                 units += trunc({a} * {b} / unit);
             }}
-            sum[own] = bitcast<f32>(bitcast<u32>(units * unit) & 0xfffffff0u);
+            (*sums)[own] = bitcast<f32>(bitcast<u32>(units * unit) & 0xfffffff0u);
         }}
 """
 
@@ -231,7 +231,7 @@ def test_truncation_cancels(device, small, monkeypatch, data):
     """Matrix units drop the last bits of products and of sums, as an H200 does, but of 20 bits in place of 24."""
     exactly = """
         for (var k = 0u; k < FK * count; k++) {{
-            sum[own] += {a} * {b};
+            (*sums)[own] += {a} * {b};
         }}
 """
     assert exactly in emulation.EMULATION

@@ -56,8 +56,8 @@ def traits(case: Case) -> set[tuple[object, ...]]:
 
 
 def covering(table: list[Case]) -> list[Case]:
-    """Return few cases that have every trait of `table`."""
-    return fewest(table, traits)
+    """Return few cases that have every trait of `table`, the smallest of those that have as many."""
+    return fewest(sorted(table, key=lambda case: sum(x.data.nbytes for x in case.operands if isinstance(x, X))), traits)
 
 
 def make_call(case: Case, device: webmm.Device) -> Any:

@@ -78,7 +78,9 @@ class AttentionSubject(Subject):
         v = self.padded(given.v[entry, of_entry // p.group, :, col])
         first = self.first(given, row)
         parts = np.array([self.kernel.part(max(0, key - first)) for key in range(self.steps)])
-        numpy, slack = running(scores, delta, v, parts, range(first, self.steps, self.reach))
+        numpy, slack = blank(scores, delta)
+        for team in range(first, first + self.kernel.tile_k, self.reach):  # each with a maximum of its own
+            running(numpy, slack, v, parts, range(team, self.steps, self.kernel.tile_k), self.reach)
         result, allowed = given.rows(entry, of_entry, np.array([query]))
         return Reference(
             *(f"o[{head}, {query}, {col}]", self.length, HEADS),
@@ -91,22 +93,32 @@ class AttentionSubject(Subject):
         )
 
 
+def blank(scores: Floats, delta: Floats) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Return the scores at each key, NaN for the other groups of HEADS, and the allowed errors so far."""
+    numpy = {name: np.full(len(scores), np.nan) for name in HEADS}
+    slack = {name: np.zeros(len(scores)) for name in HEADS}
+    return numpy | {"score": np.where(scores == -np.inf, HIDDEN, scores)}, slack | {"score": delta}
+
+
 def running(
-    scores: Floats, delta: Floats, v: Floats, parts: NDArray[np.intp], steps: range
-) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Return the values of each group of HEADS at each key, and their allowed errors.
+    numpy: dict[str, Floats],
+    slack: dict[str, Floats],
+    v: Floats,
+    parts: NDArray[np.intp],
+    steps: range,
+    reach: int,
+) -> None:
+    """Fill in the values of each group of HEADS at each key of some steps, and their allowed errors.
 
     A maximum and sums are those after the step that has the key, NaN before the first step. A sum of weights is of
     one part, the sum of weighted rows of v of all. Errors of weights are those of the scores, of the power, of its
     argument and of the corrections so far; sums add one rounding for each key.
     """
-    numpy = {name: np.full(len(scores), np.nan) for name in HEADS}
-    slack = {name: np.zeros(len(scores)) for name in HEADS}
-    numpy["score"], slack["score"] = np.where(scores == -np.inf, HIDDEN, scores), delta
+    scores, delta = numpy["score"], slack["score"]
     count, top, rough = int(parts.max()) + 1, LEAST_SCORE, 0.0
     corrected, sums, sums_off = 0, np.zeros(count), np.zeros(count)
     out, out_off = 0.0, 0.0
-    for at in (slice(begin, begin + steps.step) for begin in steps):
+    for at in (slice(begin, begin + reach) for begin in steps):
         larger = max(top, float(scores[at].max()))
         shrink, corrected, top = 2.0 ** (top - larger), corrected + (larger > top), larger
         rough = max(rough, float(delta[at].max()))
@@ -122,4 +134,3 @@ def running(
             *(("sum", sums[parts[at]], sums_off[parts[at]] + F32.tiny), ("o", out, out_off + F32.tiny)),
         ):
             numpy[name][at], slack[name][at] = value, error
-    return numpy, slack

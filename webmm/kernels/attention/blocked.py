@@ -44,14 +44,35 @@ class Blocked(HeldRows):
     @property
     def subgroup(self) -> int:
         """The lanes that exchange maxima."""
-        return self.wx if self.combine == "subgroup" else 0
+        return 0 if self.combine == "tree" else self.wx
+
+    @property
+    def tiles(self) -> str:
+        """The operands of which tiles are in workgroup memory; others are read directly."""
+        return "qkv"
+
+    @property
+    def parts(self) -> int:
+        """The invocations that have a part of a query's keys."""
+        return self.wx
+
+    @property
+    def handed(self) -> int:
+        """The vec4 of a row of weights in workgroup memory, padded by one; 0 if there are none."""
+        return self.tile_k // FOUR + 1
 
     @property
     def workgroup_bytes(self) -> int:
         """The tiles, rows of all but v padded by a vec4, and partial maxima."""
-        rows = (self.bq + self.bk) * (self.at_once // FOUR + 1) + self.bk * self.values // FOUR
-        maxima = 4 * self.bq * self.wx if self.combine == "tree" else 0
-        return BYTES * (rows + self.bq * (self.bk // FOUR + 1)) + maxima
+        sizes = {x: self.tile(x) for x in self.tiles}
+        vectors = sum(count * (width + (x != "v")) for x, (count, width) in sizes.items())
+        maxima = 4 * self.bq * self.parts if self.combine == "tree" else 0
+        return BYTES * (vectors + self.bq * self.handed) + maxima
+
+    def tile(self, x: str) -> tuple[int, int]:
+        """Return the rows of a tile of q, k or v, and the vec4 of a row."""
+        count = self.bq if x == "q" else self.tile_k
+        return count, (self.values if x == "v" else self.at_once) // FOUR
 
     @property
     def at_once(self) -> int:
@@ -87,9 +108,15 @@ class Blocked(HeldRows):
         """Columns of v of an invocation."""
         return self.values // self.wx
 
-    def shares(self, rows: int, columns: int) -> int:
+    def shares(self, x: str) -> int:
         """Return the vec4 that an invocation loads of a tile, at most."""
-        return ceil_div(rows * columns // FOUR, self.invocations)
+        count, width = self.tile(x)
+        return ceil_div(count * width, self.invocations)
+
+    def unrolled(self, count: int) -> int:
+        """Return how many of `count` steps of an inner loop are written out in each iteration."""
+        del count
+        return 1
 
     def iterations(self, problem: Attention) -> int:
         """Return the steps over keys, and in each those over columns and keys."""
