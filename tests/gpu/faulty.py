@@ -121,6 +121,7 @@ def try_all(engine, call, monkeypatch, everywhere=False, only=None):
             counted = {point: Fault(patch, engine, point) for point in POINTS}
             fetch(call, scene)
         kept = kept_bytes(gpu)
+    gc.freeze()  # the collections after each fault need not visit modules
     attempts = list(faults(engine, call, {point: each.uses for point, each in counted.items()}, everywhere))
     for point, kind, nth in only or attempts:
         if everywhere:  # the last line says where a process died

@@ -6,6 +6,7 @@ these must be refused, by the choice and when they are launched by hand, and mus
 """
 
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -31,6 +32,7 @@ OTHERS = (4, 8, 16, 32, 64)
 NARROW = (plain((1, 2, 9, 40, 16), F32),)  # for the smallest tiles of attention, which hold rows of 32
 
 
+@functools.cache
 def stages():
     """Return the stages that use subgroups, of all ops, without those of matrix units."""
     every = (cls for known in STAGES.values() for cls in known.values() if cls.subgroup is not Kernel.subgroup)
@@ -40,16 +42,18 @@ def stages():
 NAMES = [f"{cls.op} {cls.name}" for cls in stages()]
 
 
+@functools.cache
 def small(cls):
     """Return a stage's smallest tile for each number of lanes that it may need, and each way to combine results."""
     found = {}
     for kernel in cls.space():
-        least = found.setdefault((kernel.subgroup, kernel.config.get("combine")), kernel)
-        if weight(kernel) < weight(least):
-            found[kernel.subgroup, kernel.config.get("combine")] = kernel
+        kind, size = (kernel.subgroup, getattr(kernel, "combine", None)), weight(kernel)
+        if kind not in found or size < found[kind][0]:
+            found[kind] = size, kernel
+    tiles = [kernel for _, kernel in found.values()]
     lanes = next((field.metadata for field in dataclasses.fields(cls) if field.name == "lanes"), {"most": 0})
-    wider = [dataclasses.replace(each, lanes=16) for each in found.values() if lanes["most"] == 16]
-    return [kernel for kernel in {*found.values(), *wider} if kernel.subgroup and kernel.invalid() is None]
+    wider = [dataclasses.replace(each, lanes=16) for each in tiles if lanes["most"] == 16]
+    return [kernel for kernel in {*tiles, *wider} if kernel.subgroup and kernel.invalid() is None]
 
 
 def weight(kernel):

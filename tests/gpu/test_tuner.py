@@ -1,6 +1,7 @@
 """The search survives every kind of bad candidate, records its outcome, and keeps only correct kernels."""
 
 import dataclasses
+import math
 import os
 import subprocess
 import sys
@@ -176,7 +177,11 @@ def test_the_first_use_of_every_op_is_tuned(folder, monkeypatch, op):
 
     def tune(device, problem, budget, worker):
         searched.append(problem)
-        return [record_for(device, problem, list(tuner.drawn(device, problem))[-1], 5.0)]
+        _, *others = tuner.drawn(device, problem)
+        return [record_for(device, problem, min(others, key=size), 5.0)]  # drivers take long to compile large tiles
+
+    def size(kernel):
+        return math.prod(value for value in kernel.config.values() if isinstance(value, int))
 
     monkeypatch.setattr(tuner, "tune", tune)
     with Device() as gpu:

@@ -246,7 +246,7 @@ class Kernel(Sized[P]):
     @property
     def config(self) -> dict[str, Any]:
         """The tunables by name."""
-        return dataclasses.asdict(self)
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @property
     def constants(self) -> list[tuple[str, Any, str]]:
@@ -262,10 +262,9 @@ class Kernel(Sized[P]):
     @classmethod
     def space(cls: type[K]) -> Iterator[K]:
         """Yield every combination of the tunables' candidates that satisfies the constraints."""
-        fields = dataclasses.fields(cls)
-        for values in itertools.product(*(field.metadata["candidates"] for field in fields)):
-            kernel = cls(**dict(zip((field.name for field in fields), values, strict=True)))
-            if kernel.invalid() is None:
+        for values in itertools.product(*(field.metadata["candidates"] for field in dataclasses.fields(cls))):
+            kernel = cls(*values)
+            if all(holds for holds, _ in kernel.constraints()):  # the rest of invalid() holds for any candidate
                 yield kernel
 
     def invalid(self) -> str | None:
