@@ -22,7 +22,8 @@ def display() -> Iterator[str]:
     if not shutil.which("Xvfb") and "CI" not in os.environ:
         pytest.skip("needs Xvfb: tools/ensure-display installs it")
     reading, writing = os.pipe()
-    options = ["-displayfd", str(writing), "-screen", "0", "800x600x24"]
+    # Without a reset when its last client leaves, such as a grabbed picture, which would refuse a window meanwhile.
+    options = ["-displayfd", str(writing), "-screen", "0", "800x600x24", "-noreset"]
     server = subprocess.Popen(["Xvfb", *options], pass_fds=[writing], stderr=subprocess.DEVNULL)
     os.close(writing)
     try:
