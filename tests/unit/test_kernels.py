@@ -71,7 +71,7 @@ class Odd(GemmKernel):
     name = "odd"
     summary = "for this test"
 
-    x: int = tunable(1, (1, 2, 3), "first")
+    x: int = tunable(1, (0, 1, 2, 3), "first")
     y: str = tunable("left", ("left", "right"), "second")
 
     def constraints(self):

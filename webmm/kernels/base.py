@@ -262,9 +262,10 @@ class Kernel(Sized[P]):
     @classmethod
     def space(cls: type[K]) -> Iterator[K]:
         """Yield every combination of the tunables' candidates that satisfies the constraints."""
-        for values in itertools.product(*(field.metadata["candidates"] for field in dataclasses.fields(cls))):
+        tables = (field.metadata["candidates"] for field in dataclasses.fields(cls))
+        for values in itertools.product(*([x for x in table if isinstance(x, str) or x >= 1] for table in tables)):
             kernel = cls(*values)
-            if all(holds for holds, _ in kernel.constraints()):  # the rest of invalid() holds for any candidate
+            if all(holds for holds, _ in kernel.constraints()):  # these candidates pass the rest of invalid()
                 yield kernel
 
     def invalid(self) -> str | None:
