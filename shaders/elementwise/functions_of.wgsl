@@ -7,7 +7,6 @@
 #}
 {% set four = f == "vec4f" %}
 {% set u, i, b = ("vec4u", "vec4i", "vec4<bool>") if four else ("u32", "i32", "bool") %}
-{% set or = "|" if four else "||" %}
 {% macro is_nan(x) -%}
 (bitcast<{{ u }}>({{ x }}) & {{ u }}(0x7fffffffu)) > {{ u }}(0x7f800000u)
 {%- endmacro %}
@@ -24,6 +23,36 @@ select(select(select({{ y }}, {{ x }}, {{ x }} {{ sign }} {{ y }}), {{ y }}, {{ 
 {% endmacro %}
 fn is_nan_{{ f }}(x: {{ f }}) -> {{ b }} {
     return {{ is_nan("x") }};
+}
+
+// Comparisons are false for NaN by its bits. Of where(x < 1, 1, x), which is NaN for NaN, NVIDIA's driver makes a
+// maximum, which loses it.
+fn less_{{ f }}(x: {{ f }}, y: {{ f }}) -> {{ b }} {
+    return (x < y) & !(({{ is_nan("x") }}) | ({{ is_nan("y") }}));
+}
+
+fn at_most_{{ f }}(x: {{ f }}, y: {{ f }}) -> {{ b }} {
+    return (x <= y) & !(({{ is_nan("x") }}) | ({{ is_nan("y") }}));
+}
+
+// With 0, the bits alone: a selection by x > 0 of floats took 6 % of a product at 4096³ on an H100 under wgpu, this
+// 2 %; less_vec4f() took 4 % of one of float16 under Dawn, this 1 %.
+fn above_zero_{{ f }}(x: {{ f }}) -> {{ b }} {
+    return (bitcast<{{ u }}>(x) - {{ u }}(1u)) < {{ u }}(0x7f800000u);
+}
+
+fn below_zero_{{ f }}(x: {{ f }}) -> {{ b }} {
+    return (bitcast<{{ u }}>(x) - {{ u }}(0x80000001u)) < {{ u }}(0x7f800000u);
+}
+
+fn from_zero_{{ f }}(x: {{ f }}) -> {{ b }} {
+    let bits = bitcast<{{ u }}>(x);
+    return (bits <= {{ u }}(0x7f800000u)) | (bits == {{ u }}(0x80000000u));
+}
+
+fn to_zero_{{ f }}(x: {{ f }}) -> {{ b }} {
+    let bits = bitcast<{{ u }}>(x);
+    return (bits - {{ u }}(0x80000000u) <= {{ u }}(0x7f800000u)) | (bits == {{ u }}());
 }
 
 // A number that WGSL has no literal for, or that compilers must not know
@@ -46,12 +75,12 @@ fn log_{{ f }}(x: {{ f }}) -> {{ f }} {
     let infinite = select(x, x * 0x1p24f, small) == {{ f }}();
     let real = select(finite, {{ f }}(bitcast<f32>(0xff800000u ^ params.zero)), infinite);
     let undefined = bitcast<{{ f }}>(bitcast<{{ u }}>(x) | {{ u }}(0x7fc00000u));
-    return select(real, undefined, ({{ is_nan("x") }}) {{ or }} (x < {{ f }}()));
+    return select(real, undefined, ({{ is_nan("x") }}) | (x < {{ f }}()));
 }
 
 fn sqrt_{{ f }}(x: {{ f }}) -> {{ f }} {
     let undefined = bitcast<{{ f }}>(bitcast<{{ u }}>(x) | {{ u }}(0x7fc00000u));
-    return select(sqrt(x), undefined, ({{ is_nan("x") }}) {{ or }} (x < {{ f }}()));
+    return select(sqrt(x), undefined, ({{ is_nan("x") }}) | (x < {{ f }}()));
 }
 
 fn tanh_{{ f }}(x: {{ f }}) -> {{ f }} {

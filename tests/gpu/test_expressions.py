@@ -86,6 +86,22 @@ def test_results_at_the_ends_of_the_range(device, text, x, expected):
         np.testing.assert_allclose(call().astype(np.float64), np.array(expected, np.float64), rtol=1e-3)
 
 
+@pytest.mark.parametrize("sign", ["<", "<=", ">", ">="])
+@pytest.mark.parametrize("other", ["y", "0", "-0.0", "1"])
+def test_a_comparison_with_nan_is_false(device, sign, other):
+    """And where() gives NaN for it, of which NVIDIA's driver made a maximum or minimum that lost it."""
+    ends = np.array([np.nan, -np.nan, np.inf, -np.inf, 1, -1, 0, -0.0], np.float32)
+    x, y = (each.reshape(-1) for each in np.meshgrid(ends, ends))
+    z = y if other == "y" else np.float32(other)
+    holds = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}[sign]
+    for text, expected in (
+        (f"where(x {sign} {other}, {other}, x)", np.where(holds(x, z), z, x)),
+        (f"where({other} {sign} x, x, {other})", np.where(holds(z, x), x, z)),
+    ):
+        used = {"x": device.array(x), "y": device.array(y)} if other == "y" else {"x": device.array(x)}
+        np.testing.assert_array_equal(webmm.elementwise(text, **used).numpy(), expected)
+
+
 @pytest.mark.parametrize(
     ("text", "x", "words"),
     [

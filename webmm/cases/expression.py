@@ -28,6 +28,7 @@ TEXTS = (
     ("exp(x0) + log(x1) * sqrt(x0)", F32, F32),
     ("silu(x0) * sigmoid(x1) + gelu_tanh(x0) - gelu(x1)", F32, F32),
     ("where(x0 < x1, tanh(x0), maximum(x0, x1))", F32, F16),
+    ("where(x0 < x1, x1, x0) * where(x0 >= 0, 1.0, s0)", F32, F32),
     ("minimum(x0, x1) != x0", F16, BOOL),
     ("maximum(x0, x1) * s0 - abs(x0)", I32, I32),
     ("int32(x0)", F32, I32),

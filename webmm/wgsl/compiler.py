@@ -13,6 +13,7 @@ from typing import Any
 from webmm.dtypes import BOOL, I32, DType
 from webmm.errors import ProblemError
 from webmm.wgsl.library import files_of as files_of
+from webmm.wgsl.library import ordered
 
 REAL, WHOLE, TRUTH = KINDS = ("f32", "i32", "bool")
 MAX_DEPTH = 120  # levels of brackets; browsers refuse WGSL with more than 128
@@ -94,8 +95,9 @@ OPERATORS = {  # of two operands, in WGSL for each kind; a quotient is one of fl
     "**": {REAL: "real_power({0}, {1})", WHOLE: "power_i32({0}, {1})"},
     "<<": {WHOLE: "left_shift_i32({0}, {1})"},
     ">>": {WHOLE: "right_shift_i32({0}, {1})"},
-    "&&": {WHOLE: "({0} & {1})", TRUTH: "({0} && {1})"},
-    "||": {WHOLE: "({0} | {1})", TRUTH: "({0} || {1})"},
+    # && and || of booleans would branch: SwiftShader took over a minute for a reduction with two of them.
+    "&&": {WHOLE: "({0} & {1})", TRUTH: "({0} & {1})"},
+    "||": {WHOLE: "({0} | {1})", TRUTH: "({0} | {1})"},
     "^": {WHOLE: "({0} ^ {1})", TRUTH: "({0} != {1})"},
 }
 
@@ -238,6 +240,8 @@ class Compiler:
             return nan if sign == "!=" else self._made(NOT, "(!{0})", TRUTH, [nan])
         # WGSL's x != y is false in naga's SPIR-V if either is NaN.
         wgsl = "(!({0} == {1}))" if sign == "!=" else "({0} " + sign + " {1})"
+        if self.kind_of([x, y]) == REAL:
+            wgsl = ordered(sign, _zero(x), _zero(y)) or wgsl
         return self._made(sign, wgsl, TRUTH, [x, y])
 
     def _call(self, name: str, given: list[Part]) -> Part:
@@ -312,6 +316,10 @@ class Compiler:
 
 def _whole(x: Part) -> bool:
     return x.form == "int" if isinstance(x, Literal) else x.kind == WHOLE
+
+
+def _zero(x: Part) -> bool:
+    return isinstance(x, Literal) and x.form != "bool" and x.value == 0
 
 
 def _filled(wgsl: str, terms: list[str]) -> str:

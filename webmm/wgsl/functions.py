@@ -25,8 +25,6 @@ OF_FOUR = {
     "f32(": "vec4f(",
     "i32(": "vec4i(",
     "bool(": "vec4<bool>(",
-    "&&": "&",
-    "||": "|",
     "true": "vec4(true)",
     "false": "vec4(false)",
 }

@@ -15,6 +15,9 @@ FILES = {
     "powers": "_power(",
     "integers": "_i32(",
 }
+ORDERED = {"<": "less_f32({0}, {1})", "<=": "at_most_f32({0}, {1})"}  # comparisons of floats
+OF_ZERO = {"<": "below_zero_f32(", ">": "above_zero_f32(", "<=": "to_zero_f32(", ">=": "from_zero_f32("}
+MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 ALONE = ("functions", "integers")  # they call no functions of other files
 
 
@@ -24,3 +27,16 @@ def files_of(wgsl: str) -> list[str]:
     if all(file in ALONE for file in found):
         return found
     return ["functions", "numbers", *(file for file in found if file not in ("functions", "numbers"))]
+
+
+def ordered(sign: str, left_zero: bool, right_zero: bool) -> str:
+    """Return a comparison of floats in WGSL, given whether its sides are literals of value 0; "" for == and !=."""
+    if sign not in MIRRORED:
+        return ""
+    if right_zero:
+        return OF_ZERO[sign] + "{0})"
+    if left_zero:
+        return OF_ZERO[MIRRORED[sign]] + "{1})"
+    if sign in ORDERED:
+        return ORDERED[sign]
+    return ORDERED[MIRRORED[sign]].replace("{0}", "{2}").replace("{1}", "{0}").replace("{2}", "{1}")
