@@ -13,7 +13,7 @@ MESSAGE = "#multiply-message"
 def wait_text(page, selector: str, *texts: str) -> str:
     """Wait until the element contains one of `texts`; return its text."""
     page.wait_for_function(
-        "([selector, texts]) => texts.some((text) => document.querySelector(selector).textContent.includes(text))",
+        "([selector, texts]) => texts.some((text) => document.querySelector(selector)?.textContent.includes(text))",
         arg=[selector, list(texts)],
     )
     return page.inner_text(selector)
