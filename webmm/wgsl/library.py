@@ -15,8 +15,12 @@ FILES = {
     "powers": "_power(",
     "integers": "_i32(",
 }
-ORDERED = {"<": "less_f32({0}, {1})", "<=": "at_most_f32({0}, {1})"}  # comparisons of floats
-OF_ZERO = {"<": "below_zero_f32(", ">": "above_zero_f32(", "<=": "to_zero_f32(", ">=": "from_zero_f32("}
+ORDERED = {  # comparisons of floats: of any two, and of one with 0
+    "<": ("less_f32({0}, {1})", "below_zero_f32({0})"),
+    "<=": ("at_most_f32({0}, {1})", "to_zero_f32({0})"),
+    ">": ("less_f32({1}, {0})", "above_zero_f32({0})"),
+    ">=": ("at_most_f32({1}, {0})", "from_zero_f32({0})"),
+}
 MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 ALONE = ("functions", "integers")  # they call no functions of other files
 
@@ -31,12 +35,8 @@ def files_of(wgsl: str) -> list[str]:
 
 def ordered(sign: str, left_zero: bool, right_zero: bool) -> str:
     """Return a comparison of floats in WGSL, given whether its sides are literals of value 0; "" for == and !=."""
-    if sign not in MIRRORED:
+    if sign not in ORDERED:
         return ""
-    if right_zero:
-        return OF_ZERO[sign] + "{0})"
-    if left_zero:
-        return OF_ZERO[MIRRORED[sign]] + "{1})"
-    if sign in ORDERED:
-        return ORDERED[sign]
-    return ORDERED[MIRRORED[sign]].replace("{0}", "{2}").replace("{1}", "{0}").replace("{2}", "{1}")
+    if left_zero and not right_zero:
+        return ORDERED[MIRRORED[sign]][1].replace("{0}", "{1}")
+    return ORDERED[sign][1 if right_zero else 0]
