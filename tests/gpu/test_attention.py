@@ -86,8 +86,8 @@ def test_small_tiles_are_of_every_stage():
 
 @pytest.mark.parametrize("name", SMALL)
 def test_every_stage_is_within_its_bound(device, name):
-    # Together: each dtype, aligned and not, each kind of mask and range; and large, equal and infinite scores. A stage's
-    # other ways to load and combine: the plainest problem and the one with everything.
+    # Together: each dtype, aligned and not, each kind of mask and range; and large, equal and infinite scores.
+    # Of a stage's other ways to load and combine, the plainest problem and the one with everything.
     for words in PROBLEMS if name in STAGES["attention"] else ("aligned", "bfloat16"):
         problem = PROBLEMS[words]
         kernel = STAGES["attention"][name.split()[0]](**SMALL[name])

@@ -58,7 +58,12 @@ class Name:
 
     @property
     def value(self) -> Any:
-        """The defined object; an empty one for REGISTRIES, and a mapping by op without LATE_OPS."""
+        """The defined object, as it is when its module was imported: an empty one for REGISTRIES.
+
+        A mapping by op is without LATE_OPS.
+        """
+        if self.name in _rebound(self.module):
+            return _initial(definitions(self.module)[self.name])
         value = getattr(importlib.import_module(self.module), self.name)
         if self.key:
             return value[self.key]
@@ -85,6 +90,20 @@ def definitions(module: str) -> dict[str, ast.stmt]:
 @functools.cache
 def _definitions(module: ModuleType) -> dict[str, ast.stmt]:
     return {name: statement for statement in ast.parse(inspect.getsource(module)).body for name in _bound(statement)}
+
+
+@functools.cache
+def _rebound(module: str) -> frozenset[str]:
+    """Return the names that functions of a module bind again."""
+    source = inspect.getsource(importlib.import_module(module))
+    nodes = ast.walk(ast.parse(source)) if "global " in source else ()
+    return frozenset(name for node in nodes if isinstance(node, ast.Global) for name in node.names)
+
+
+def _initial(statement: ast.stmt) -> Any:
+    if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
+        raise HostError(ast.unparse(statement))
+    return ast.literal_eval(statement.value)
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
