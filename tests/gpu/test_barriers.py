@@ -48,8 +48,8 @@ PARTS = {
 LANES = {"lanes": 8}  # of lavapipe's subgroups, for kernels that need exactly so many
 # Sizes per op. For ops not listed: several tiles in both dimensions, and several steps of k.
 SIZES = {
-    "reduce": (3, 256 * 1024, 1),
-    "normalise": (3, 4096, 64),
+    "reduce": (3, 64 * 1024, 1),
+    "normalise": (3, 4096, 16),
     "elementwise": (1024, 1, 1),
     "attention": (11, 140, 20, 2),
 }
