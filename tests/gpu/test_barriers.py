@@ -43,6 +43,7 @@ PARTS = {
         "size": 64,
         "splits": 2,
         "teams": 2,
+        "unroll": 1,
     },
 }
 LANES = {"lanes": 8}  # of lavapipe's subgroups, for kernels that need exactly so many

@@ -17,12 +17,11 @@ from webmm.errors import ConfigError
 DAWN = """
 import numpy as np, webmm
 a, b = np.random.default_rng(0).random((130, 70), np.float32), np.random.default_rng(1).random((70, 90), np.float32)
-big = np.random.default_rng(2).random((700, 1000), np.float32)
+big = np.random.default_rng(2).random((150, 300), np.float32)
 with webmm.Device(engine="dawn") as gpu:
     assert gpu.engine.dialect == "tint"
     x, y = gpu.array(a), gpu.array(b)
     assert np.abs((x @ y).numpy() - a @ b).max() < 1e-4
-    assert np.abs(webmm.matmul(a, b, bias=b[0], activation="gelu", device=gpu)).max() > 1
     own = webmm.Epilogue("where(mask, silu(x) * y, slope * x)", mask=a[:, :1] > 0.5, y=b[0], slope=0.25)
     p = a @ b
     expected = np.where(a[:, :1] > 0.5, p / (1 + np.exp(-p)) * b[0], p / 4)

@@ -60,9 +60,9 @@ def test_a_product_is_divided_between_two_devices(pair, calls):
 
 
 def test_memory_maps_in_little_device_memory(pair, tmp_path):
-    a = np.memmap(tmp_path / "a", np.float16, "w+", shape=(257, 700))
-    b = np.memmap(tmp_path / "b", np.float16, "w+", shape=(700, 150))
-    c = np.memmap(tmp_path / "c", np.float32, "w+", shape=(257, 150))
+    a = np.memmap(tmp_path / "a", np.float16, "w+", shape=(131, 300))
+    b = np.memmap(tmp_path / "b", np.float16, "w+", shape=(300, 90))
+    c = np.memmap(tmp_path / "c", np.float32, "w+", shape=(131, 90))
     a[:], b[:] = whole(*a.shape), whole(*b.shape)
     for device in pair:
         device.memory = 2**16

@@ -118,7 +118,7 @@ def test_a_search_ends_within_its_budget(device):
     steps = []
     problem = gemm(64, 64, 64)
     with tuner.TunerProcess(str(device.info.index)) as worker:
-        records = tuner.tune(device, problem, 6, worker=worker, on_step=steps.append)
+        records = tuner.tune(device, problem, 3, worker=worker, on_step=steps.append)
     assert steps
     assert {record.status for record in records} <= {"ok"}
     (best,) = tuned.fastest(records)

@@ -49,7 +49,7 @@ from webmm.wgsl.render import expressible, params_bytes, render
 
 WEB = Path(__file__).parents[2] / "web"
 EACH = [  # op, and the number of random cases
-    *((op, 40) for op in OPS),
+    *((op, 25) for op in OPS),
     *(pytest.param(op, 500, marks=pytest.mark.long) for op in OPS),
 ]
 SIZES = (1, 2, 3, 4, 5, 8, 16, 31, 32, 33, 64, 100, 127, 128, 129, 256, 500, 512, 1000, 1024, 4096, 70_000)
