@@ -13,7 +13,8 @@ from lanes import small, stages
 SCRIPT = Path(__file__).with_name("lanes.py")
 
 
-@pytest.mark.parametrize("lanes", [4, 8, 16])
+# Of eight lanes, most CPUs have them, and all other tests use them.
+@pytest.mark.parametrize("lanes", [4, pytest.param(8, marks=pytest.mark.long), 16])
 def test_every_stage_in_subgroups_of(lanes):
     environment = {**os.environ, "LP_NATIVE_VECTOR_WIDTH": str(32 * lanes)}
     done = subprocess.run([sys.executable, str(SCRIPT)], env=environment, capture_output=True, text=True, timeout=280)

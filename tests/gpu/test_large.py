@@ -9,7 +9,6 @@ from products import other_stages, view
 from products import small as small_tiles
 
 import webmm
-from tests.sampled import pairwise
 from webmm import Device, choose
 from webmm.cases import OPS
 from webmm.choose import limits, tuned

@@ -254,6 +254,7 @@ def test_reasons_without_matrix_units(page) -> None:
 
 
 def test_the_ladder_names_the_flag_to_enable(page) -> None:
+    page.select_option("#ladder-size", "128")
     page.click("#ladder-run")
     row = page.locator(f".bars [data-kernel={MatrixUnit.name}]")
     page.wait_for_selector(f".bars [data-kernel={MatrixUnit.name}][data-status=unsupported]")

@@ -56,19 +56,19 @@ def test_multiply_reads_npy_files(page, array: np.ndarray) -> None:
 def test_multiply_files_larger_than_memory(page) -> None:
     """Their product is computed piece by piece, whatever their order; some elements are checked on the CPU."""
     rng = np.random.default_rng(3)
-    a, b = rng.random((190, 130), np.float32) - 0.5, rng.random((130, 170), np.float32) - 0.5
-    page.evaluate("webmm.device.memory = 2 ** 18")
+    a, b = rng.random((95, 65), np.float32) - 0.5, rng.random((65, 85), np.float32) - 0.5
+    page.evaluate("webmm.device.memory = 2 ** 16")
     show(page, "multiply")
     upload(page, "#a-file", "a.npy", npy(np.asfortranarray(a)))
-    assert "190×130 float32" in wait_text(page, "#a-about", "190×130")
+    assert "95×65 float32" in wait_text(page, "#a-about", "95×65")
     upload(page, "#b-file", "b.npy", npy(b))
-    wait_text(page, "#b-about", "130×170")
+    wait_text(page, "#b-about", "65×85")
     page.fill("#multiply-alpha", "2")
     page.click("#multiply-run")
-    wait_text(page, MESSAGE, "C is 190×170 float32, computed piece by piece")
+    wait_text(page, MESSAGE, "C is 95×85 float32, computed piece by piece")
     assert "24 elements compared" in page.inner_text("#multiply-check")
     c = np.load(io.BytesIO(saved(page, "#download-npy")), allow_pickle=False)
-    assert worst_error(c / 2, a, b) <= 130 * 2.0**-23
+    assert worst_error(c / 2, a, b) <= 65 * 2.0**-23
     page.select_option("#multiply-activation", "relu")
     page.click("#multiply-run")
     wait_text(
