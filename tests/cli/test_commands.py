@@ -185,7 +185,7 @@ def test_debug_shows_each_step_next_to_numpy(webmm: Cli) -> None:
 
 def test_check_validates_shaders(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some of each stage: `make test` runs the command for all of them."""
-    monkeypatch.setattr(check, "shipped", lambda: itertools.islice(shipped(), 1, None, 16))
+    monkeypatch.setattr(check, "shipped", lambda: itertools.islice(shipped(), 1, None, 24))
     done = CliRunner().invoke(main, ["check"])
     assert done.exit_code == 0, done.output
     assert "SPIR-V, MSL, HLSL" in done.stdout

@@ -181,14 +181,14 @@ def test_operands_ten_times_as_large_as_the_workers_memory(client, tmp_path, sha
 
 
 def test_products_of_files_in_little_memory(client, tmp_path):
-    shapes = {"a": (500, 700), "b": (700, 400)}
+    shapes = {"a": (300, 410), "b": (410, 251)}
     for name, shape in shapes.items():
         np.save(tmp_path / f"{name}.npy", whole(*shape))
     calls, (a, b, c) = [], (tmp_path / f"{name}.npy" for name in "abc")
-    size = sum(m * n * 4 for m, n in (*shapes.values(), (500, 400)))
-    room = 2**17
-    assert size > 20 * room
-    more = {"client": client, "tile": (250, 200), "memory": room, "progress": lambda *step: calls.append(step)}
+    size = sum(m * n * 4 for m, n in (*shapes.values(), (300, 251)))
+    room = 2**16
+    assert size > 15 * room
+    more = {"client": client, "tile": (160, 130), "memory": room, "progress": lambda *step: calls.append(step)}
     webmm.dask.multiply_files(a, b, c, **more)
     np.testing.assert_array_equal(np.load(c), np.load(a).astype(np.float64) @ np.load(b))
     assert calls == [(i, 4) for i in range(1, 5)]
