@@ -1,3 +1,3 @@
 // The same functions of four elements at once
-{% set f = "vec4f" %}
+{% set f, in_two = "vec4f", dialect == "naga" and s.dtype.name == "float16" %}
 {% include "elementwise/functions_of.wgsl" %}
