@@ -32,15 +32,6 @@ timing.time_launch.__defaults__ = (timing.WARM_UP, timing.SAMPLE_TIME)
 timing.time_call.__defaults__ = (timing.WARM_UP,)
 timing.sample_count.__defaults__ = (timing.SAMPLE_TIME,)
 
-# What is imported and collected stays: it is not visited again and again while tests are collected, nor later.
-gc.disable()
-
-
-def pytest_collection_finish():
-    gc.freeze()
-    gc.enable()
-
-
 # No deadline: the first run of a shader compiles it, which takes seconds on a CPU. No database: it would add examples.
 settings.register_profile(
     "webmm",
@@ -51,6 +42,18 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("webmm")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is collected stays: it is not visited again and again meanwhile, nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)

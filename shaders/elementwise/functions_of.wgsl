@@ -40,7 +40,7 @@ fn at_most_{{ f }}(x: {{ f }}, y: {{ f }}) -> {{ b }} {
 
 // With 0, the bits alone: a selection by x > 0 of floats took 6 % of a product at 4096³ on an H100 under wgpu, this
 // 2 %; less_vec4f() took 4 % of one of float16 under Dawn, this 1 %. Of one of float16 under wgpu this would take 3 %,
-// and `in_two` comparisons, which took 6 % of the others, take 1 %.
+// and `in_two` comparisons, which take 6 % of one of float32, take 1 %.
 fn above_zero_{{ f }}(x: {{ f }}) -> {{ b }} {
 {% if in_two %}
     return {{ positive("x") }};

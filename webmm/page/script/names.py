@@ -62,9 +62,10 @@ class Name:
 
         A mapping by op is without LATE_OPS.
         """
-        if self.name in _rebound(self.module):
+        module = importlib.import_module(self.module)
+        if self.name in _rebound(module):
             return _initial(definitions(self.module)[self.name])
-        value = getattr(importlib.import_module(self.module), self.name)
+        value = getattr(module, self.name)
         if self.key:
             return value[self.key]
         if isinstance(value, Lazy):
@@ -89,15 +90,19 @@ def definitions(module: str) -> dict[str, ast.stmt]:
 
 @functools.cache
 def _definitions(module: ModuleType) -> dict[str, ast.stmt]:
-    return {name: statement for statement in ast.parse(inspect.getsource(module)).body for name in _bound(statement)}
+    return {name: statement for statement in _tree(module).body for name in _bound(statement)}
 
 
 @functools.cache
-def _rebound(module: str) -> frozenset[str]:
+def _rebound(module: ModuleType) -> frozenset[str]:
     """Return the names that functions of a module bind again."""
-    source = inspect.getsource(importlib.import_module(module))
-    nodes = ast.walk(ast.parse(source)) if "global " in source else ()
-    return frozenset(name for node in nodes if isinstance(node, ast.Global) for name in node.names)
+    globals = (node for node in ast.walk(_tree(module)) if isinstance(node, ast.Global))
+    return frozenset(name for node in globals for name in node.names)
+
+
+@functools.cache
+def _tree(module: ModuleType) -> ast.Module:
+    return ast.parse(inspect.getsource(module))
 
 
 def _initial(statement: ast.stmt) -> Any:
