@@ -9,7 +9,7 @@ from products import small
 
 import webmm
 from examples.gated import gated
-from webmm import Device, Epilogue
+from webmm import Device, Epilogue, choose
 from webmm.dtypes import dtype_of
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.kernels.gemm.gemv import Gemv
@@ -84,6 +84,20 @@ def test_stages_apply_numbers_arrays_and_several_functions(device, kernel, sizes
     problem = finished(own.then(Epilogue("x * x", np.square)), *sizes, dtype=dtype)
     problem = dataclasses.replace(problem, alpha=0.5, beta=0.5, bias="column")
     assert prove(kernel, problem, device) == ""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_comparison_with_0_is_by_the_sign_and_false_for_nan(device, monkeypatch, dtype):
+    """Products of four elements at once; which instructions compare them depends on the type."""
+    monkeypatch.setattr(choose, "candidates", lambda *_: {Vectorized(8, 32, 16): "stores vec4"})
+    ends = np.array([np.nan, -np.nan, np.inf, -np.inf, 0, 6e-5, 2, -3], dtype)
+    a, b = (device.array(x) for x in (np.ones((4, 1), dtype), np.tile(ends, 4)[None]))
+    product = webmm.matmul(a, b).numpy()
+    for sign, holds in {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}.items():
+        got = webmm.matmul(a, b, activation=Epilogue(f"where(x {sign} 0, 5, x)")).numpy()
+        np.testing.assert_array_equal(got, np.where(holds(product, 0), 5, product), err_msg=sign)
+        mirrored = webmm.matmul(a, b, activation=Epilogue(f"where(0 {sign} x, 5, x)")).numpy()
+        np.testing.assert_array_equal(mirrored, np.where(holds(0, product), 5, product), err_msg=f"0 {sign} x")
 
 
 BATCHES = {"a shared b": ((2, 3, 5), (5, 4)), "two batches": ((2, 3, 5), (2, 5, 4)), "one a": ((3, 5), (2, 5, 4))}

@@ -96,8 +96,8 @@ def _definitions(module: ModuleType) -> dict[str, ast.stmt]:
 @functools.cache
 def _rebound(module: ModuleType) -> frozenset[str]:
     """Return the names that functions of a module bind again."""
-    globals = (node for node in ast.walk(_tree(module)) if isinstance(node, ast.Global))
-    return frozenset(name for node in globals for name in node.names)
+    statements = (node for node in ast.walk(_tree(module)) if isinstance(node, ast.Global))
+    return frozenset(name for statement in statements for name in statement.names)
 
 
 @functools.cache
