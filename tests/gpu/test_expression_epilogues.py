@@ -16,10 +16,11 @@ from webmm.kernels.gemm.gemv import Gemv
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.split_k import SplitK
 from webmm.kernels.gemm.vectorized import Vectorized
-from webmm.measure.selftest import prove
+from webmm.measure.selftest import prove, stand_ins
 from webmm.problems.gemm import gemm
 from webmm.problems.weights import quantize_blocks
 from webmm.wgsl.epilogues import OWN, Spread
+from webmm.wgsl.export import stage
 from webmm.wgsl.own import fields_of
 from webmm.wgsl.render import render
 
@@ -121,6 +122,40 @@ def test_arrays_are_views_of_any_strides_and_the_result_is_transposed(device):
         np.testing.assert_array_equal(out.numpy().T, a @ b - y)
     got = webmm.matmul(a, b, activation=Epilogue("x - y", y=device.array(y)[::-1, ::-1]), device=device)
     np.testing.assert_array_equal(got.numpy(), a @ b - y[::-1, ::-1])
+
+
+FOURS = {  # views of an array (16, 32) as the operand of an (8, 16) result, and whether four elements are one load
+    "dense": (lambda y: y.reshape(-1, 16)[:8], True),
+    "rows apart, from a fourth element on": (lambda y: y[4:12, 4:20], True),
+    "one row": (lambda y: y[3, 8:24], True),
+    "from an odd element on": (lambda y: y[4:12, 5:21], False),
+    "every other element": (lambda y: y[:8, ::2], False),
+    "one column": (lambda y: y[:8, 4:5], False),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "bool"])
+def test_four_elements_are_one_load_where_they_are_adjacent(device, monkeypatch, dtype):
+    monkeypatch.setattr(choose, "candidates", lambda *_: {Vectorized(8, 16, 16): "loads vec4"})
+    y = (whole(16, 32) > 0 if dtype == "bool" else whole(16, 32)).astype(dtype_of(dtype).numpy)
+    a, b, held = whole(8, 5), whole(5, 16), device.array(y)
+    text = "where(y, x, -x)" if dtype == "bool" else "x * float32(y)" if dtype == "int32" else "x * y"
+    for words, (view, at_once) in FOURS.items():
+        own = Epilogue(text, y=view(held))
+        expected = np.where(view(y), a @ b, -(a @ b)) if dtype == "bool" else (a @ b) * view(y).astype(np.float32)
+        np.testing.assert_array_equal(webmm.matmul(a, b, activation=own, device=device).numpy(), expected, words)
+        (operand,), strides = own.operands, (0, *view(held).strides)
+        spread = Spread(dtype_of(dtype), operand.offset, row=strides[-2], column=strides[-1] * (operand.shape[-1] > 1))
+        problem = dataclasses.replace(finished(own, 8, 16, 5), spreads=(spread,))
+        assert ("y0[y0_at / 4u]" in render(Vectorized(8, 16, 16), problem).wgsl) == at_once, words
+        assert any(stand_ins(Vectorized(8, 16, 16), problem, device)), f"{words}: not tested before its first use"
+
+
+def test_a_text_that_loads_four_elements_says_where_it_holds():
+    known = stage(Vectorized(), finished(GATE, 64, 64, 64), "tint")["valid_for"]
+    assert known["y0.w"] == {"equals": 1}
+    assert known["y0.z"] == {"multiple_of": 4}
+    assert "y0.w" not in stage(Vectorized(), finished(GATE, 64, 63, 64), "tint")["valid_for"]
 
 
 def test_a_plan_reads_other_arrays(device):

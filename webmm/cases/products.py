@@ -90,7 +90,8 @@ def quarters(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.flo
 
 def small_function(p: Applied, m: int, n: int) -> dict[str, Any]:
     """Return numbers and layouts of operands of a function for a small product: of its shape, for the same shader."""
-    spreads = tuple(Spread(x.dtype, batch=m * n if x.batch else 0, row=n, column=1) for x in p.spreads)
+    offset = 0 if all(x.by_fours for x in p.spreads) else 1
+    spreads = tuple(Spread(x.dtype, offset, batch=m * n if x.batch else 0, row=n, column=1) for x in p.spreads)
     return {"values": TRIAL_VALUES[: len(p.values)], "spreads": spreads}
 
 
@@ -107,7 +108,7 @@ def operand_values(p: Any, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
 def buffers_of(p: Any, values: Mapping[str, NDArray[Any]], stored: Mapping[str, Operand]) -> dict[str, NDArray[Any]]:
     """Return the buffers of `p` that have values, in their layouts, by default dense and row-major."""
     known = [extent for extent in p.buffers() if extent.name in values]
-    return {x.name: laid_out(values[x.name], stored.get(x.name, Operand(1)), x.end) for x in known}
+    return {x.name: laid_out(values[x.name], stored.get(x.name, Operand(1, offset=x.start)), x.end) for x in known}
 
 
 def allowed_errors(

@@ -16,6 +16,7 @@ from webmm.cases.exact import ExactCase, Input, Integers, Ladder, product
 from webmm.cases.products import (
     ROUNDING,
     allowed_errors,
+    buffers_of,
     dense,
     laid_out,
     operand_values,
@@ -162,7 +163,7 @@ class WeightsOp(Op[WeightOnly]):
         if p.activation:
             more = operand_values(p, rng)
             finished = functools.partial(p.applied, operands=list(more.values()))
-            given |= {name: x.ravel() for name, x in more.items()}
+            given |= buffers_of(p, more, {})
             allowed = allowed_errors(p, a @ w, finished, a @ np.abs(w))
             return Trial(given, representable(finished(a @ w), p.out_dtype), allowed)
         stored_eps = 0.0 if p.out_dtype == F32 else p.out_dtype.eps

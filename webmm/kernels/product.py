@@ -133,6 +133,18 @@ def aligned(operand: str, contiguous: str, to: int, *strides: str) -> tuple[Cond
     return multiples(to, contiguous, f"ld{operand}", f"{operand}_offset", *strides)
 
 
+def by_fours(operands: int, stored: tuple[Condition, ...]) -> Iterator[Assumption]:
+    """Yield the sizes at which C, for which those are `stored`, and so many operands of its function are vec4."""
+    yield Assumption("vec_c", True, stored)
+    places = [
+        each
+        for y in (f"y{i}" for i in range(operands))
+        for each in (*multiples(4, f"{y}.x", f"{y}.y", f"{y}.z"), Condition(f"{y}.w", equals=1))
+    ]
+    if places:
+        yield Assumption("vec_y", True, (*stored, *places))
+
+
 def place(
     operand: str,
     rows: str,

@@ -133,7 +133,8 @@ class Divided(ProductKernel[M]):
 
     def assumptions(self, choices: Any) -> Iterator[Assumption]:
         """Yield those of any product; partial sums always have rows of whole vec4."""
-        yield from (each for each in super().assumptions(choices) if self.splits == 1 or each.choice != "vec_c")
+        finished = () if self.splits == 1 else ("vec_c", "vec_y")
+        yield from (each for each in super().assumptions(choices) if each.choice not in finished)
 
     def needs(self) -> Iterator[Condition]:
         """Yield that every part needs a step of k."""

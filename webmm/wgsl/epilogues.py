@@ -56,6 +56,7 @@ class EpilogueSpecialisation:
     activation: str = ""
     operands: tuple[DType, ...] = ()  # the element types of the function's operands
     batched: bool = False  # whether an operand differs between the matrices of a batch
+    vec_y: bool = False  # the operands are bound as vec4, if those for four adjacent elements of C are adjacent, too
     inlined: bool = False  # whether the function is statements instead of activate()
 
 
@@ -77,6 +78,11 @@ class Spread:
     def end(self, rows: int, columns: int, batch: int) -> int:
         """Return the index after its last element, for that many matrices."""
         return self.offset + (batch - 1) * self.batch + (rows - 1) * self.row + (columns - 1) * self.column + 1
+
+    @property
+    def by_fours(self) -> bool:
+        """Whether it can be accessed as vec4, if C can."""
+        return self.column == 1 and all(each % 4 == 0 for each in (self.offset, self.batch, self.row))
 
     @property
     def strides(self) -> tuple[int, int, int, int]:

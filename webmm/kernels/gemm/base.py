@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from webmm.dtypes import DType
 from webmm.kernels.base import Binding, Params, Stored, ceil_div
-from webmm.kernels.product import ProductKernel, aligned, place
+from webmm.kernels.product import ProductKernel, aligned, by_fours, place
 from webmm.kernels.sizes import Assumption
 from webmm.kernels.traffic import Traffic
 from webmm.problems.gemm import Gemm
@@ -147,7 +147,7 @@ class GemmKernel(ProductKernel[Gemm]):
             "b": spec.dtype.array(spec.vec_b),
             "c": spec.out_dtype.array(spec.vec_c, shared=True),
             "bias": (spec.dtype.sums if spec.bias == "matrix" else spec.dtype).array(False),
-            **{f"y{i}": dtype.array(False) for i, dtype in enumerate(spec.operands)},
+            **{f"y{i}": dtype.array(spec.vec_y) for i, dtype in enumerate(spec.operands)},
         }
         for number, name in enumerate(self.bound(spec), 1):
             written = name == self.writes
@@ -183,13 +183,14 @@ class GemmKernel(ProductKernel[Gemm]):
         )
 
     def assumptions(self, choices: Specialisation) -> Iterator[Assumption]:
-        """Yield the sizes at which A, B and C can be accessed as vec4, and those of any product."""
+        """Yield the sizes at which A, B, C and the operands can be accessed as vec4, and those of any product."""
         axes = {"a": (self.a_vector_axis, contiguous_a(choices)), "b": (self.b_vector_axis, contiguous_b(choices))}
         for x, (axis, along) in axes.items():
             if x in self.binds and axis in (along, "any"):
                 yield Assumption(f"vec_{x}", True, aligned(x, along, self.vector, f"{x}_batch_stride"))
         if self.b_vector_axis and "c" in self.binds:
-            yield Assumption("vec_c", True, aligned("c", "n", 4, "c_batch_stride"))
+            read = len(choices.operands) if "bias" in self.binds else 0
+            yield from by_fours(read, aligned("c", "n", 4, "c_batch_stride"))
         yield from super().assumptions(choices)
 
     def places(self, problem: Gemm) -> dict[str, tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from webmm.kernels.base import Binding, Params
 from webmm.kernels.gemm.base import Specialisation, contiguous_a
-from webmm.kernels.product import ProductKernel, aligned, place
+from webmm.kernels.product import ProductKernel, aligned, by_fours, place
 from webmm.kernels.sizes import Assumption, multiples
 from webmm.problems.weights import WeightOnly
 from webmm.wgsl.epilogues import FunctionParams, in_uniform
@@ -79,7 +79,7 @@ class WeightKernel(ProductKernel[WeightOnly]):
             "scales": "array<f32>",
             "zeros": "array<u32>",
             "c": spec.out_dtype.array(spec.vec_c, shared=True),
-            **{f"y{i}": dtype.array(False) for i, dtype in enumerate(spec.operands)},
+            **{f"y{i}": dtype.array(spec.vec_y) for i, dtype in enumerate(spec.operands)},
         }
         for number, (name, wgsl) in enumerate(types.items(), 1):
             yield Binding(number, name, "storage" if name == "c" else "read-only-storage", wgsl)
@@ -105,10 +105,10 @@ class WeightKernel(ProductKernel[WeightOnly]):
         )
 
     def assumptions(self, choices: WeightSpecialisation) -> Iterator[Assumption]:
-        """Yield the sizes at which A and C can be accessed as vec4, and those of any product."""
+        """Yield the sizes at which A, C and the operands can be accessed as vec4, and those of any product."""
         if self.a_vector_axis == "any" or not choices.trans_a:
             yield Assumption("vec_a", True, aligned("a", contiguous_a(choices), self.vector))
-        yield Assumption("vec_c", True, multiples(4, "n"))
+        yield from by_fours(len(choices.operands), multiples(4, "n"))
         yield from super().assumptions(choices)
 
     def places(self, problem: WeightOnly) -> dict[str, tuple[str, str]]:
