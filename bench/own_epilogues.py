@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import webmm
+from webmm.dtypes import dtype_of
 from webmm.measure import roofline
 
 
@@ -24,11 +25,11 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--size", type=int, default=4096)
     options = parser.parse_args()
-    n = options.size
+    n, dtype = options.size, dtype_of(options.dtype).numpy
     with webmm.Device(engine=options.engine) as gpu:
         draw = np.random.default_rng(0).standard_normal
-        a, b, y = (gpu.array(draw((n, n), np.float32).astype(options.dtype)) for _ in range(3))
-        row = gpu.array(draw(n, np.float32).astype(options.dtype))
+        a, b, y = (gpu.array(draw((n, n), np.float32).astype(dtype)) for _ in range(3))
+        row = gpu.array(draw(n, np.float32).astype(dtype))
         cases: dict[str, Any] = {
             "relu": "relu",
             "leaky, a number": webmm.Epilogue("where(x > 0, x, slope * x)", slope=0.1),
