@@ -104,6 +104,7 @@ async function wall(run, count) {
 
 const OPS = {
   gemm: ({ m, n, k }) => ({ op: "gemm", m, n, k }),
+  attention: ({ heads, queries, keys, width, causal }) => ({ op: "attention", variant: causal ? "causal" : "full", m: queries, n: keys, k: width, batch: heads }),
   weights: ({ m, n, k, bits, block }) => ({ op: "weights", variant: `int${bits} block ${block}`, m, n, k }),
   softmax: ({ m, n }) => ({ op: "normalise", variant: "softmax", m, n, k: 1 }),
   layer_norm: ({ m, n }) => ({ op: "normalise", variant: "layer_norm", m, n, k: 1 }),
@@ -114,7 +115,7 @@ async function recordsOf(run, task, host, { info, bundle }) {
   const { kernel } = run.work ?? {};
   const { name, backend, driver } = info;
   const common = {
-    variant: "", ...OPS[task.op](task), batch: task.batch ?? 1, dtype: "float32", layout: task.layout ?? "nn",
+    variant: "", batch: task.batch ?? 1, ...OPS[task.op](task), dtype: "float32", layout: task.layout ?? "nn",
     kernel: kernel?.name ?? run.library.name, config: kernel?.config ?? {},
     engine: `${run.library.name} ${run.library.version}, ${host.name}`, adapter: name, backend, driver, version: bundle.index.version,
     status: run.status, reason: run.reason, error_bound: run.bound, max_error: run.error, peak_fraction: null,
@@ -184,7 +185,7 @@ export function table(records) {
 /** @param {object} record @returns {string} */
 function sizesOf({ op, variant, m, n, k, batch, layout }) {
   const sizes = op === "gemm" && m === n && n === k ? `${m}³` : [m, n, k].join("×");
-  return [variant || op, `${batch > 1 ? `${batch} × ` : ""}${sizes}`, layout === "nn" ? "" : layout].filter(Boolean).join(" ");
+  return [op === "attention" ? `${variant} attention` : variant || op, `${batch > 1 ? `${batch} × ` : ""}${sizes}`, layout === "nn" ? "" : layout].filter(Boolean).join(" ");
 }
 
 const significant = (x) => Number(x.toPrecision(3)).toLocaleString("en");

@@ -5,9 +5,11 @@
  *     {"op": "weights", "m": 1, "n": 4096, "k": 4096, "bits": 4, "block": 32}    // symmetric
  *     {"op": "softmax", "m": 4096, "n": 4096}                                    // of each row; likewise layer_norm
  *     {"op": "sum", "m": 4096, "n": 4096, "axis": 1}                             // of each row; axis 0: of each column
+ *     {"op": "attention", "heads": 8, "queries": 512, "keys": 512, "width": 64, "causal": true}
  *
  * Results are compared with float64: for products, up to 4096 elements spread over C, and its corners; for softmax and
- * layer norm, some rows; for sums, all elements.
+ * layer norm, some rows; for sums, all elements; for attention, some queries of some heads. Its operands and its result are
+ * (tokens, heads, width), as products of tokens by weights have them.
  */
 
 const EPS = 2 ** -23;
@@ -15,20 +17,24 @@ const CHECKED = 2 ** 24; // multiply-adds per check
 const ROWS = 16; // rows per check
 
 /** Dense float32 arrays, by name. @typedef {Record<string, {data: Float32Array, shape: number[]}>} Inputs */
-/** @typedef {{op: string, m: number, n: number, k?: number, batch?: number, layout?: string, axis?: number, bits?: number, block?: number}} Task */
+/** @typedef {{op: string, m: number, n: number, k?: number, batch?: number, layout?: string, axis?: number, bits?: number, block?: number, heads?: number, queries?: number, keys?: number, width?: number, causal?: boolean}} Task */
 
 /** @param {Task} task @returns {string} */
-export function nameOf({ op, m, n, k, batch = 1, layout = "nn", axis }) {
+export function nameOf({ op, m, n, k, batch = 1, layout = "nn", axis, ...heads }) {
+  if (op === "attention") return `${heads.causal ? "causal " : ""}attention ${heads.heads} × ${heads.queries}×${heads.keys}×${heads.width}`;
   if (op !== "gemm" && op !== "weights") return `${op}${axis === 0 ? " of columns" : ""} ${m}×${n}`;
   const size = m === n && n === k ? `${m}³` : `${m}×${n}×${k}`;
   return `${op === "weights" ? "4-bit weights " : ""}${batch > 1 ? `${batch} × ` : ""}${size}${layout === "nn" ? "" : ` ${layout}`}`;
 }
 
-/** @param {Task} task @returns {number} operations of a product, or input elements of other ops */
-export const flopsOf = ({ m, n, k, batch = 1 }) => (k ? 2 * batch * m * n * k : m * n);
+/** @param {Task} task @returns {number} operations of a product or of attention, without what its mask hides, or input elements of other ops */
+export function flopsOf({ op, m, n, k, batch = 1, heads = 1, queries = 1, keys = 1, width = 1, causal }) {
+  if (op === "attention") return 4 * heads * width * (causal ? (queries * (queries + 1)) / 2 : queries * keys);
+  return k ? 2 * batch * m * n * k : m * n;
+}
 
 /** @param {Task} task @returns {Inputs} the inputs, the same ones for the same task */
-export function inputsOf({ op, m, n, k = 1, batch = 1, layout = "nn", block = 32 }) {
+export function inputsOf({ op, m, n, k = 1, batch = 1, layout = "nn", block = 32, heads = 1, queries = 1, keys = 1, width = 1 }) {
   const matrix = (/** @type {number} */ seed, /** @type {number[]} */ ...shape) => ({ data: drawn(shape.reduce((x, y) => x * y), seed), shape });
   const stack = batch > 1 ? [batch] : [];
   if (op === "gemm") {
@@ -37,6 +43,10 @@ export function inputsOf({ op, m, n, k = 1, batch = 1, layout = "nn", block = 32
     return { a: matrix(1, ...stack, ...a), b: matrix(2, ...stack, ...b) };
   }
   if (op === "weights") return { x: matrix(1, m, k), scales: matrix(2, n, k / block) };
+  if (op === "attention") {
+    const [q, key, v] = [queries, keys, keys].map((tokens, i) => matrix(i + 1, tokens, heads, width));
+    return { q, k: key, v };
+  }
   if (op === "layer_norm") return { x: matrix(1, m, n), weight: matrix(2, n), bias: matrix(3, n) };
   return { x: matrix(1, m, n) };
 }
@@ -82,6 +92,7 @@ export function checkOf(task, inputs) {
   const { op, n, k = 1 } = task;
   if (op === "gemm") return against(products(task, inputs.a.data, inputs.b.data), (k + 2) * EPS);
   if (op === "weights") return against(products({ ...task, layout: "nt" }, inputs.x.data, weightsOf(task, inputs)), (k + 4) * EPS);
+  if (op === "attention") return against(attended(task, inputs), ((task.keys ?? 1) + (task.width ?? 1) + 64) * EPS);
   return against((op === "sum" ? sums : rows)(task, inputs), (n + 64) * EPS);
 }
 
@@ -138,9 +149,29 @@ function rows({ op, m, n }, inputs) {
   });
 }
 
+/** @param {Task} task @param {Inputs} inputs @returns {Expected} all elements of some queries of some heads */
+function attended({ heads = 1, queries = 1, keys = 1, width = 1, causal }, { q, k, v }) {
+  const count = Math.max(1, Math.min(ROWS, heads * queries, Math.floor(CHECKED / (2 * keys * width))));
+  const chosen = [...new Set(Array.from({ length: count }, (_, i) => Math.round((i * (heads * queries - 1)) / Math.max(1, count - 1))))];
+  return chosen.flatMap((at) => {
+    const [query, head] = [Math.floor(at / heads), at % heads];
+    const element = (/** @type {Float32Array} */ x, /** @type {number} */ token, /** @type {number} */ i) => x[(token * heads + head) * width + i];
+    const scores = new Float64Array(causal ? query + 1 : keys).map((_, key) => {
+      let sum = 0;
+      for (let i = 0; i < width; i++) sum += element(q.data, query, i) * element(k.data, key, i);
+      return sum / Math.sqrt(width);
+    });
+    const weights = softmax(scores);
+    return Array.from({ length: width }, (_, i) => {
+      const expected = weights.reduce((sum, weight, key) => sum + weight * element(v.data, key, i), 0);
+      return { at: at * width + i, expected, size: 0.5 };
+    });
+  });
+}
+
 /** @param {Float64Array} x */
 function softmax(x) {
-  const powers = x.map(Math.exp); // the inputs are below 1, so this cannot overflow
+  const powers = x.map(Math.exp); // the inputs, and scores of attention, are small, so this cannot overflow
   const sum = powers.reduce((total, power) => total + power);
   return powers.map((power) => power / sum);
 }

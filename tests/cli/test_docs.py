@@ -59,7 +59,7 @@ QUOTES = [
     pytest.param(quote, id=f"{page} {i}")
     for page in ("extending", "building-blocks", "decoding", "attention")
     for i, quote in enumerate(
-        re.findall(r"```(?:py|wgsl)\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), flags=re.DOTALL)
+        re.findall(r"```(?:py|wgsl|js)\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), flags=re.DOTALL)
     )
 ]
 

@@ -1,8 +1,9 @@
 """Subgroup stages at the width of this process's lavapipe: `LP_NATIVE_VECTOR_WIDTH=512 python tests/gpu/lanes.py`.
 
 A small tile of every stage that uses subgroups, and of each way to combine results, is proven for each number of lanes
-that it can need, the widest for every operation. Then a driver is played that may choose twice as many: kernels for
-these must be refused, by the choice and when they are launched by hand, and must leave the result as it was.
+that it can need, the widest for every operation, or with --few for one of them in turn. Then a driver is played that
+may choose twice as many: kernels for these must be refused, by the choice and when they are launched by hand, and must
+leave the result as it was.
 """
 
 import dataclasses
@@ -10,6 +11,7 @@ import functools
 import json
 import math
 import os
+import sys
 import tempfile
 
 import numpy as np
@@ -96,13 +98,15 @@ def complaint(kernel, problem, device):
     return "" if len(kernel.dispatches) > 1 or unwritten(kernel, problem, device) else "it writes results"
 
 
-def main():
+def main(few):
     device, found = Device(), {"right": [], "refused": [], "failed": []}
     offered = device.capabilities
-    kernels = [kernel for cls in stages() for kernel in small(cls)]
-    for kernel in kernels:
+    kernels = sorted((kernel for cls in stages() for kernel in small(cls)), key=str)
+    for i, kernel in enumerate(kernels):
         every = problems_for(kernel, device)
-        for problem in every if kernel.subgroup in (LEAST_SIZE, offered.subgroup_size) else every[:1]:
+        if few or kernel.subgroup not in (LEAST_SIZE, offered.subgroup_size):
+            every = every[i % max(1, len(every)) :][:1]
+        for problem in every:
             words = prove(kernel, problem, device)
             found["failed" if words else "right"].append(f"{kernel.op} {kernel.name} {kernel.subgroup} {words}".strip())
     device.capabilities = dataclasses.replace(
@@ -120,4 +124,4 @@ def main():
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="webmm-lanes-") as folder:
         os.environ["WEBMM_CACHE_DIR"] = folder
-        main()
+        main("--few" in sys.argv)

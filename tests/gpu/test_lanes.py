@@ -14,10 +14,14 @@ SCRIPT = Path(__file__).with_name("lanes.py")
 
 
 # Of eight lanes, most CPUs have them, and all other tests use them.
-@pytest.mark.parametrize("lanes", [4, pytest.param(8, marks=pytest.mark.long), 16])
-def test_every_stage_in_subgroups_of(lanes):
+EVERY_OPERATION = [pytest.param(lanes, (), marks=pytest.mark.long) for lanes in (4, 8, 16)]
+
+
+@pytest.mark.parametrize(("lanes", "options"), [(4, ("--few",)), (16, ("--few",)), *EVERY_OPERATION])
+def test_every_stage_in_subgroups_of(lanes, options):
     environment = {**os.environ, "LP_NATIVE_VECTOR_WIDTH": str(32 * lanes)}
-    done = subprocess.run([sys.executable, str(SCRIPT)], env=environment, capture_output=True, text=True, timeout=280)
+    command = [sys.executable, str(SCRIPT), *options]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["lanes"] == lanes

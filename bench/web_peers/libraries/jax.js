@@ -13,6 +13,8 @@ export async function jax(host) {
     gemm: ({ layout = "nn" }) => (a, b) => numpy.matmul(seen(a, layout[0] === "t"), seen(b, layout[1] === "t")),
     softmax: () => (x) => nn.softmax(x, -1),
     layer_norm: () => (x, weight, bias) => nn.standardize(x, -1, { epsilon: 1e-5 }).mul(weight).add(bias),
+    // In BTNH, as of jax.nn
+    attention: ({ causal }) => (q, k, v) => nn.dotProductAttention(q, k, v, { isCausal: causal }),
     sum: ({ axis }) => (x) => numpy.sum(x, axis),
   };
   return {

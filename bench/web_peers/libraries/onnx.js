@@ -8,6 +8,11 @@ const [ONE_FLOAT, ONE_INT, INTS] = [1, 2, 7]; // AttributeProto.AttributeType
 /** @param {import("../tasks.js").Task} task @returns {{model: Uint8Array, shape: number[]}} a serialised onnx.ModelProto, and the shape of Y */
 export function modelOf(task) {
   const { op, m, n, k = 1, batch = 1, axis = -1, block = 32 } = task;
+  if (op === "attention") {
+    const attributes = [int("num_heads", task.heads), int("unidirectional", Number(task.causal))];
+    const names = ["query", "key", "value"]; // (batch, tokens, heads · width)
+    return { model: modelWith(names, [node("MultiHeadAttention", names, "Y", attributes, "com.microsoft")], 3), shape: [1, task.queries, task.heads * task.width] };
+  }
   if (op === "gemm") return { model: modelWith(...product(task)), shape: [...(batch > 1 ? [batch] : []), m, n] };
   if (op === "softmax") return { model: modelWith(["X"], [node("Softmax", ["X"], "Y", [int("axis", -1)])], 2), shape: [m, n] };
   if (op === "sum") {

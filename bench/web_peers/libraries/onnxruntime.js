@@ -32,6 +32,7 @@ export async function onnxruntime(host) {
       const session = await ort.InferenceSession.create(model, options);
       const given = Object.values(inputs);
       if (task.op === "weights") given.splice(1, 0, { data: nibblesOf(task), shape: [task.n, task.k / task.block, task.block / 2] });
+      if (task.op === "attention") given.forEach((x, i) => (given[i] = { data: x.data, shape: [1, x.shape[0], x.shape[1] * x.shape[2]] }));
       const tensors = given.map(resident);
       const count = shape.reduce((x, y) => x * y);
       const c = buffer(4 * count);

@@ -17,7 +17,16 @@ export async function tensorflow(host) {
       const { mean, variance } = tf.moments(x, -1, true);
       return tf.add(tf.mul(tf.mul(tf.sub(x, mean), tf.rsqrt(tf.add(variance, 1e-5))), weight), bias);
     });
+  /** TensorFlow.js has none: two products, a softmax, and for a causal mask a sum with -1e9 above the diagonal. */
+  const attention = ({ width, queries, keys, causal }, arrays) =>
+    tf.tidy(() => {
+      const [q, k, v] = arrays.map((x) => tf.transpose(x, [1, 0, 2]));
+      let scores = tf.mul(tf.matMul(q, k, false, true), 1 / Math.sqrt(width));
+      if (causal) scores = tf.add(scores, tf.mul(tf.sub(1, tf.linalg.bandPart(tf.ones([queries, keys]), -1, 0)), -1e9));
+      return tf.transpose(tf.matMul(tf.softmax(scores), v), [1, 0, 2]);
+    });
   const calls = {
+    attention,
     gemm: ({ layout = "nn" }, [a, b]) => tf.matMul(a, b, layout[0] === "t", layout[1] === "t"),
     softmax: (_, [x]) => tf.softmax(x),
     layer_norm: (_, arrays) => layerNorm(...arrays),

@@ -19,6 +19,10 @@ export async function webmm(host) {
     }
     if (op === "softmax") return { arrays: [x], call: () => device.softmax(x) };
     if (op === "layer_norm") return { arrays: [x, y, z], call: () => device.layerNorm(x, { weight: y, bias: z }) };
+    if (op === "attention") {
+      const heads = [x, y, z].map((each) => each.transpose(1, 0, 2));
+      return { arrays: [x, y, z], call: () => device.attention(...heads, { causal: task.causal }), seen: (c) => c.transpose(1, 0, 2) };
+    }
     if (op === "sum") return { arrays: [x], call: () => device.reduce(x, "sum", { axis }) };
     const words = new HostArray(new Uint32Array(nibblesOf(task).buffer), [n, k / 8], "uint32");
     const zeros = new HostArray(new Uint8Array((n * k) / block).fill(8), [n, k / block], "uint8");
@@ -35,7 +39,7 @@ export async function webmm(host) {
       return device.wgpu.queue.onSubmittedWorkDone();
     },
     async prepare(task, inputs) {
-      const { arrays, call, problem } = await callOf(task, inputs);
+      const { arrays, call, problem, seen = (c) => c } = await callOf(task, inputs);
       return {
         kernel: problem && device.choose(problem),
         async run(count) {
@@ -43,7 +47,7 @@ export async function webmm(host) {
         },
         async read() {
           const c = await call();
-          const { data } = await c.read();
+          const { data } = await seen(c).read();
           c.free();
           return data;
         },
