@@ -50,7 +50,7 @@ def repeat(s: Live) -> None:
     if found:
         pair = s.one_of(found)
         shape = (BATCH, *pair.host.shape)
-        # Not broadcast_to(), whose views NumPy does not write: one matrix of it is the array itself, and may be assigned.
+        # Not broadcast_to(), whose views NumPy does not write: a matrix of it is the array itself, and may be assigned.
         host = np.lib.stride_tricks.as_strided(pair.host, shape, (0, *pair.host.strides))
         s.live.append(Pair(pair.array.broadcast_to(shape), host, pair.tolerance))
 
