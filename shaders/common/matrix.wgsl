@@ -118,7 +118,8 @@ fn load_b(base: u32, k: u32, col: u32) -> {{ real }} {
 #}
 {% macro operand(y, type, width) %}
 {% set matrix = " + (base - params.c_offset) / params.c_batch_stride * params." ~ y ~ ".y" if s.batched else "" %}
-    let {{ y }}_at = params.{{ y }}.x{{ matrix }} + row * params.{{ y }}.z + col{{ " * params." ~ y ~ ".w" if not s.vec_y }};
+{% set along = "" if s.vec_y else " * params." ~ y ~ ".w" %}
+    let {{ y }}_at = params.{{ y }}.x{{ matrix }} + row * params.{{ y }}.z + col{{ along }};
 {% if s.vec_y %}
     let {{ y }}_four = {{ y }}[{{ y }}_at / 4u];
     let {{ y }}_reg = {{ stored.each4(type, y ~ "_four") }};

@@ -9,6 +9,7 @@ from products import small
 
 import webmm
 from examples.gated import gated
+from tests.sampled import sampled
 from webmm import Device, Epilogue, choose
 from webmm.dtypes import dtype_of
 from webmm.errors import ProblemError, UnsupportedError
@@ -134,7 +135,7 @@ FOURS = {  # views of an array (16, 32) as the operand of an (8, 16) result, and
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "bool"])
+@pytest.mark.parametrize("dtype", sampled(["float16", "float32", "bfloat16", "int32", "bool"]))
 def test_four_elements_are_one_load_where_they_are_adjacent(device, monkeypatch, dtype):
     monkeypatch.setattr(choose, "candidates", lambda *_: {Vectorized(8, 16, 16): "loads vec4"})
     y = (whole(16, 32) > 0 if dtype == "bool" else whole(16, 32)).astype(dtype_of(dtype).numpy)
