@@ -130,18 +130,20 @@ def test_tune_accepts_names_of_object_members(page) -> None:
     assert page.locator("#compare thead th").count() == 2
 
 
-@pytest.mark.parametrize(
-    "stored",
-    ["[null]", as_document(None), as_document({**VALID, "config": [8]}), as_document({**VALID, **ABSURD}), "{"],
-)
-def test_invalid_stored_data_is_discarded(open_page, stored: str) -> None:
-    keep = (
-        f"localStorage.setItem('webmm.tuned', {json.dumps(stored)}); localStorage.setItem('webmm.theme', 'toString');"
-    )
-    page = open_page(script=keep)
-    assert page.is_hidden("#banner")
-    assert page.evaluate("webmm.app.tuned()") == []
-    assert page.evaluate("document.documentElement.dataset.theme ?? null") is None
+INVALID = ("[null]", as_document(None), as_document({**VALID, "config": [8]}), as_document({**VALID, **ABSURD}), "{")
+
+
+def test_invalid_stored_data_is_discarded(page) -> None:
+    for stored in INVALID:
+        page.evaluate(
+            "(text) => { localStorage.setItem('webmm.tuned', text); localStorage.setItem('webmm.theme', 'toString'); }",
+            stored,
+        )
+        page.reload()
+        page.wait_for_selector("body[data-ready]")
+        assert page.is_hidden("#banner"), stored
+        assert page.evaluate("webmm.app.tuned()") == [], stored
+        assert page.evaluate("document.documentElement.dataset.theme ?? null") is None, stored
 
 
 def test_tuned_records_are_used_on_later_visits(page) -> None:

@@ -52,6 +52,7 @@ FEW, LEAST_KEYS = 8, 256
 AT_ONCE, PER_UNIT = 128, 4  # workgroups that run at once if no probe counted them, and how many there are for each
 MOST_ROWS = 4  # queries of a workgroup: more take too many registers
 LIGHT = 8  # columns of a lane up to which it loads four keys at once
+CPU_SHARERS, CPU_SIZE = 4, 64  # lanes of a row at most, and invocations of a workgroup, on CPUs
 SPARE = 1.25  # padding of rows that is worth more lanes for each
 
 IDLE = 32  # queries of the tiles that are best where none of at least as many keeps the GPU busy
@@ -97,16 +98,21 @@ def divided(problem: Attention, device: Capabilities) -> Iterator[Decode]:
     p, lanes = problem, device.subgroup_size
     if lanes < 8 or max(p.width, p.value_width) > MOST_HELD:
         return
-    sharers = next(n for n in (16 if max(p.width, p.value_width) > 96 else 8, 4, 2) if n == 2 or _suits(p, n))
-    sharers = min(sharers, lanes)
-    columns, values = (_padded(n, FOUR * sharers) for n in (p.width, p.value_width))
-    unroll = 4 if max(columns, values) <= LIGHT * sharers else 2
-    tm = next((rows for rows in (1, 2) if p.group * p.queries <= rows), MOST_ROWS)
-    whole = Decode(columns, values, lanes=lanes, sharers=sharers, tm=tm, unroll=unroll)
+    whole = undivided(p, lanes, 16 if max(p.width, p.value_width) > 96 else 8)
     x, y, _ = whole.dispatch(p)
     wanted = PER_UNIT * (device.workgroups or AT_ONCE)
     most = max(1, p.keys // whole.tile_k)
     yield replace(whole, splits=next((n for n in SPLITS if x * y * n >= wanted or 2 * n > most), SPLITS[-1]))
+
+
+def undivided(problem: Attention, lanes: int, most: int) -> Decode:
+    """Return the kernel for few queries, of which at most so many lanes share a row, with all keys in a workgroup."""
+    p = problem
+    sharers = min(lanes, next(n for n in (most, 4, 2) if n == 2 or _suits(p, n)))
+    columns, values = (_padded(n, FOUR * sharers) for n in (p.width, p.value_width))
+    unroll = 4 if max(columns, values) <= LIGHT * sharers else 2
+    tm = next((rows for rows in (1, 2) if p.group * p.queries <= rows), MOST_ROWS)
+    return Decode(columns, values, lanes=lanes, sharers=sharers, tm=tm, unroll=unroll)
 
 
 def _suits(problem: Attention, sharers: int) -> bool:
@@ -187,12 +193,19 @@ def _workgroups(tile: Blocked, problem: Attention) -> int:
     return ceil_div(problem.queries, tile.bq) * problem.heads * problem.batch
 
 
+def _few(problem: Attention) -> bool:
+    """Tell whether the kernel for few queries is the fastest one on CPUs."""
+    p = problem
+    return p.queries <= MOST_ROWS and p.keys >= LEAST_KEYS and max(p.width, p.value_width) <= MOST_HELD
+
+
 def made_for_cpus(problem: Attention, lanes: int) -> list[AttentionKernel]:
     """Return the kernels made for CPUs with subgroups of `lanes` lanes; none if there are no subgroups (0).
 
     CPU time in ms on lavapipe, 8 heads × 512 tokens × 64 (two cores, busy): k and v from textures 30, with 8 keys of a
     lane 36, from buffers some 70; three calls 55. Handing scores, not weights, over to a loop over rows takes 44.
-    Subgroups of four lanes are SwiftShader's, where textures are slower.
+    For few queries, `decode` takes 0.76 to 0.95 of the time of `cpu_lanes`, of heads in groups of four 0.26 to 0.44.
+    Subgroups of four lanes are SwiftShader's, where textures are slower, and `decode` is no faster.
     """
     p = problem
     if lanes < LEAST_LANES:
@@ -205,4 +218,6 @@ def made_for_cpus(problem: Attention, lanes: int) -> list[AttentionKernel]:
     tm = next((rows for rows in FEW_ROWS if p.queries <= rows), most)
     tk = 16 if p.keys >= LONG and p.right < 0 and tm == 16 else 8
     buffers = CpuLanes(lanes, tm, 8, tn, "buffer")
+    if lanes >= 8 and _few(p):
+        return [replace(undivided(p, lanes, CPU_SHARERS), size=CPU_SIZE, unroll=1), buffers]
     return [CpuLanes(lanes, tm, tk, tn), buffers] if lanes >= 8 and p.queries >= MANY else [buffers]
