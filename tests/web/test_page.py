@@ -9,8 +9,6 @@ import time
 from pathlib import Path
 from urllib.parse import unquote_plus
 
-import pytest
-
 from tests.web.conftest import FLAGS, chromium_path, missing
 from tests.web.page_steps import MESSAGE, saved, show, wait_text
 from webmm.measure import records

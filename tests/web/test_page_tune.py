@@ -6,8 +6,6 @@ import base64
 import json
 import zlib
 
-import pytest
-
 from tests.web.page_steps import saved, show, upload, wait_text
 from webmm.measure import records
 
