@@ -65,6 +65,7 @@ class KVCache:
         self._keys = [device.empty(shape, self.element) for _ in range(count)]
         self._values = [device.empty((*shape[:-1], wide), self.element) for _ in range(count)]
         self._lengths = [0] * count
+        device.launches.reserve(count * self.capacity)  # each length of each layer has its own
 
     @property
     def lengths(self) -> tuple[int, ...]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from webmm.dtypes import dtype_of
+from webmm.dtypes import DType, dtype_of
 from webmm.errors import ProblemError
 from webmm.wgsl.activations import Floats
 from webmm.wgsl.expressions import REAL, compiled, kind_of, renamed, scalar, shown
@@ -58,9 +59,10 @@ class Epilogue:
                 f"epilogue {shown(self.wgsl)}: WGSL takes x alone, not {', '.join(values)}; write an expression, "
                 "without numpy="
             )
-        link = (
-            _link(self.wgsl, numbers, operands) if numpy is None else _checked(Link(self.wgsl, self.wgsl, numpy=numpy))
-        )
+        if numpy is None:
+            link = _link(self.wgsl, tuple(numbers), tuple([(name, dtype_of(x.dtype)) for name, x in operands.items()]))
+        else:
+            link = _checked(Link(self.wgsl, self.wgsl, numpy=numpy))
         self._keep(_function((link,)), tuple(numbers.values()), tuple(operands.values()))
 
     @property
@@ -181,10 +183,14 @@ def _array(text: str, name: str, x: Any) -> Any:
     return array
 
 
-def _link(text: str, numbers: Mapping[str, float], operands: Mapping[str, Any]) -> Link:
-    """Return the function of an expression; raises ProblemError if it is invalid, or lacks or ignores a value."""
-    kinds = tuple(kind_of(dtype_of(x.dtype)) for x in operands.values())
-    names = places_of(text, list(numbers), list(operands))
+@lru_cache(maxsize=1024)  # a model makes one with other values for each of its layers and tokens
+def _link(text: str, numbers: tuple[str, ...], operands: tuple[tuple[str, DType], ...]) -> Link:
+    """Return the function of an expression, given the names of numbers, and names and dtypes of arrays.
+
+    Raises ProblemError if it is invalid, or lacks or ignores a value.
+    """
+    kinds = tuple(kind_of(dtype) for _, dtype in operands)
+    names = places_of(text, [*numbers], [name for name, _ in operands])
     general, used = renamed(text, names)
     check_used(text, list(names), list(used))
     by_place = typed(len(numbers), kinds)

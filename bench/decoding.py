@@ -1,0 +1,175 @@
+"""The model of examples/transformer.py beside PyTorch eager: prefill, and decoding with a cache, by the wall clock.
+
+    python bench/decoding.py --adapter gpu --engine dawn --format float16 FILE.json
+
+Both have the same random weights of GPT-2's shape, and a cache that is allocated once. A sample of prefill is the last
+logits of a prompt; one of decoding is several tokens, each chosen on the device and fed back. Logits are compared
+first. PyTorch is left out if there is none with a GPU.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from results import header
+
+import webmm
+from webmm.measure.records import lines
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
+
+from transformer import FORMATS, Transformer, Weights, random_weights
+
+SHAPES = {"small": (768, 12, 12, 50257, 1024), "tiny": (64, 2, 4, 97, 64)}  # width, layers, heads, vocabulary, context
+TOLERANCE = {"float32": 1e-4, "float16": 2e-2}  # of the largest logit
+
+
+class InTorch:
+    """The same model in PyTorch, as its users would write it."""
+
+    def __init__(self, torch: Any, weights: Weights, heads: int, dtype: str, capacity: int) -> None:
+        self.torch, self.F, self.heads, self.capacity = torch, torch.nn.functional, heads, capacity
+        self.dtype = getattr(torch, dtype)
+        self.w = {name: torch.tensor(x, device="cuda", dtype=self.dtype) for name, x in weights.items()}
+        self.layers = sum(name.endswith("attn.c_attn.weight") for name in weights)
+        self.width = self.w["wpe.weight"].shape[1]
+        self.clear()
+
+    def clear(self) -> None:
+        """Empty the cache."""
+        shape = (self.layers, 1, self.heads, self.capacity, self.width // self.heads)
+        self.keys, self.values = (self.torch.empty(shape, device="cuda", dtype=self.dtype) for _ in range(2))
+        self.length = 0
+
+    def __call__(self, tokens: Any) -> Any:
+        """Return the logits that follow each of `tokens`, (1, tokens)."""
+        w, count, first = self.w, tokens.shape[1], self.length
+        x = w["wte.weight"][tokens] + w["wpe.weight"][first : first + count]
+        for i in range(self.layers):
+            layer = f"h.{i}."
+            qkv = self._linear(layer + "attn.c_attn", self._norm(layer + "ln_1", x))
+            q, k, v = qkv.view(1, count, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+            self.keys[i, :, :, first : first + count], self.values[i, :, :, first : first + count] = k, v
+            k, v = (kept[i, :, :, : first + count] for kept in (self.keys, self.values))
+            attended = self.F.scaled_dot_product_attention(q, k, v, is_causal=count > 1)
+            x = x + self._linear(layer + "attn.c_proj", attended.transpose(1, 2).reshape(1, count, -1))
+            hidden = self.F.gelu(self._linear(layer + "mlp.c_fc", self._norm(layer + "ln_2", x)), approximate="tanh")
+            x = x + self._linear(layer + "mlp.c_proj", hidden)
+        self.length += count
+        return (self._norm("ln_f", x) @ w["wte.weight"].T).float()
+
+    def _norm(self, name: str, x: Any) -> Any:
+        return self.F.layer_norm(x, (self.width,), self.w[f"{name}.weight"], self.w[f"{name}.bias"])
+
+    def _linear(self, name: str, x: Any) -> Any:
+        return self.torch.addmm(self.w[f"{name}.bias"], x.view(-1, x.shape[-1]), self.w[f"{name}.weight"]).view(
+            *x.shape[:-1], -1
+        )
+
+
+def median(call: Callable[[], Any], samples: int) -> float:
+    """Return the median ms of a call that waits for its result, after two that compile."""
+    times = []
+    for _ in range(samples + 2):
+        start = time.perf_counter()
+        call()
+        times.append(1e3 * (time.perf_counter() - start))
+    return statistics.median(times[2:])
+
+
+def ours(model: Transformer, prompt: list[list[int]], decoded: int, samples: int) -> tuple[Any, float, float]:
+    """Return the last logits, and the ms of prefill and of a decoded token."""
+    with model.cache(1, len(prompt[0]) + decoded) as cache:
+
+        def prefill() -> Any:
+            cache.clear()
+            return model(prompt, cache)[:, -1].numpy()
+
+        def decode() -> Any:
+            cache.truncate(len(prompt[0]))
+            token = webmm.Array.argmax(first, -1)
+            for _ in range(decoded):
+                token = model(token, cache).argmax(-1)
+            return token.numpy()
+
+        logits, once = prefill(), median(prefill, samples)
+        cache.clear()
+        first = model(prompt, cache)[:, -1:]
+        return logits, once, median(decode, samples) / decoded
+
+
+def theirs(model: InTorch, prompt: list[list[int]], decoded: int, samples: int) -> tuple[Any, float, float]:
+    """Return the same of PyTorch."""
+    torch = model.torch
+    tokens = torch.tensor(prompt, device="cuda")
+
+    def prefill() -> Any:
+        model.length = 0
+        return model(tokens)[:, -1].cpu().numpy()
+
+    def decode() -> Any:
+        model.length = len(prompt[0])
+        token = first.argmax(-1)
+        for _ in range(decoded):
+            token = model(token).argmax(-1)
+        return token.cpu()
+
+    with torch.inference_mode():
+        logits, once = prefill(), median(prefill, samples)
+        model.length = 0
+        first = model(tokens)[:, -1:]
+        return logits, once, median(decode, samples) / decoded
+
+
+@click.command(help=__doc__)
+@click.option("--adapter", default="gpu", show_default=True)
+@click.option("--engine", default="auto", show_default=True)
+@click.option("--format", "form", type=click.Choice(FORMATS), default="float16", show_default=True)
+@click.option("--model", "shape", type=click.Choice([*SHAPES]), default="small", show_default=True)
+@click.option("--tokens", default=512, show_default=True, help="Of the prompt.")
+@click.option("--decoded", default=64, show_default=True, help="Tokens of a sample of decoding.")
+@click.option("--samples", default=7, show_default=True)
+@click.argument("output", type=click.Path(path_type=Path, dir_okay=False))
+def main(
+    adapter: str, engine: str, form: str, shape: str, tokens: int, decoded: int, samples: int, output: Path
+) -> None:
+    """Measure both, print the times and write them to OUTPUT."""
+    torch: Any = None
+    with suppress(ImportError):
+        import torch
+    width, layers, heads, vocabulary, context = SHAPES[shape]
+    weights = random_weights(width, layers, vocabulary, context)
+    prompt = [np.random.default_rng(0).integers(0, vocabulary, tokens).tolist()]
+    row: dict[str, Any] = {"model": shape, "format": form, "prompt": tokens, "decoded": decoded}
+    with webmm.Device(adapter=adapter, engine=engine) as device:
+        logits, *times = ours(Transformer(weights, heads, device, form), prompt, decoded, samples)
+        row |= {"prefill_ms": round(times[0], 3), "token_ms": round(times[1], 3)}
+        about = header(device.engine.version(), device.info)
+    if torch and torch.cuda.is_available() and form in TOLERANCE:
+        torch.backends.cuda.matmul.allow_tf32 = False
+        expected, *times = theirs(InTorch(torch, weights, heads, form, tokens + decoded), prompt, decoded, samples)
+        error = float(np.abs(logits - expected).max() / np.abs(expected).max())
+        assert error < TOLERANCE[form], f"the logits differ by {error:.1e} of the largest"
+        row |= {
+            "torch": torch.__version__,
+            "torch_prefill_ms": round(times[0], 3),
+            "torch_token_ms": round(times[1], 3),
+        }
+        row |= {
+            "prefill_ratio": round(times[0] / row["prefill_ms"], 2),
+            "token_ratio": round(times[1] / row["token_ms"], 2),
+        }
+    print(row)
+    output.write_text(lines({**about, "problems": [row]}), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
