@@ -128,11 +128,11 @@ def test_tune_accepts_names_of_object_members(page) -> None:
     assert page.locator("#compare thead th").count() == 2
 
 
-INVALID = ("[null]", as_document(None), as_document({**VALID, "config": [8]}), as_document({**VALID, **ABSURD}), "{")
+STORED = ("[null]", as_document(None), as_document({**VALID, "config": [8]}), as_document({**VALID, **ABSURD}), "{")
 
 
 def test_invalid_stored_data_is_discarded(page) -> None:
-    for stored in INVALID:
+    for stored in STORED:
         page.evaluate(
             "(text) => { localStorage.setItem('webmm.tuned', text); localStorage.setItem('webmm.theme', 'toString'); }",
             stored,
