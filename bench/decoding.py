@@ -41,10 +41,6 @@ class InTorch:
         self.w = {name: torch.tensor(x, device="cuda", dtype=self.dtype) for name, x in weights.items()}
         self.layers = sum(name.endswith("attn.c_attn.weight") for name in weights)
         self.width = self.w["wpe.weight"].shape[1]
-        self.clear()
-
-    def clear(self) -> None:
-        """Empty the cache."""
         shape = (self.layers, 1, self.heads, self.capacity, self.width // self.heads)
         self.keys, self.values = (self.torch.empty(shape, device="cuda", dtype=self.dtype) for _ in range(2))
         self.length = 0

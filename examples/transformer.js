@@ -177,7 +177,7 @@ async function answer(form, output) {
   const prompt = given.prompt
     .trim()
     .split(/[\s,]+/)
-    .map(Number);
+    .map((word) => (word ? Number(word) : NaN));
   let gpu, model;
   output.textContent = "…";
   try {

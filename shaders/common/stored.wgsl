@@ -41,7 +41,7 @@
   at 4096³ on an H100 under Dawn, so 3 %.
 #}
 {% macro each4(type, element) -%}
-{% if type.converted and not type.packed -%}
+{% if type.converted -%}
 vec4f(f32({{ element }}.x), f32({{ element }}.y), f32({{ element }}.z), f32({{ element }}.w))
 {%- else -%}
 {{ load4(type, element) }}

@@ -35,6 +35,13 @@ def test_views_show_what_was_appended(device):
         assert cache.length(1) == 9
 
 
+def test_launches_of_all_lengths_are_kept():
+    with webmm.Device() as device:
+        small = device.launches.limit
+        with webmm.KVCache(device, 4, 1, 1, 300, 8):
+            assert device.launches.limit >= 4 * 300 > small
+
+
 def test_other_dtypes_are_converted(device):
     with made(device, "float16") as cache:
         k = drawn(3)

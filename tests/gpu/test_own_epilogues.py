@@ -55,6 +55,16 @@ def test_custom_epilogues_of_products_and_maps(device, dtype, resident):
         np.testing.assert_array_equal(np.asarray(got).astype(np.float32), f(a))
 
 
+def test_a_text_is_compiled_once(monkeypatch):
+    first = Epilogue("x * y + 3 * slope", slope=0.5, y=np.ones(3, np.float32))
+    monkeypatch.setattr("webmm.wgsl.own.renamed", None)
+    again = Epilogue("x * y + 3 * slope", slope=0.25, y=np.ones((2, 3), np.float32))
+    assert again.function == first.function
+    assert again.numbers == (0.25,)
+    with pytest.raises(TypeError):
+        Epilogue("x * y + 3 * slope", slope=0.5, y=np.ones(3, np.float16))  # of another type: compiled
+
+
 def test_map_takes_activations_by_name(device):
     x = np.array([-1.5, 0.0, 2.0], np.float32)
     np.testing.assert_array_equal(webmm.map(x, "relu", device=device), [0, 0, 2])

@@ -101,6 +101,7 @@ def test_the_form_generates_tokens(tab, weights):
 
 WRONG = {
     "a word": ({"prompt": "one"}, "ProblemError: token NaN is out of range for 97 words"),
+    "spaces": ({"prompt": "  "}, "ProblemError: token NaN is out of range for 97 words"),
     "a large token": ({"prompt": "1 97"}, "ProblemError: token 97 is out of range for 97 words"),
     "too many": ({"tokens": "60"}, "ProblemError: the model has 64 positions, too few for 65 tokens"),
     "heads": ({"heads": "5"}, "ProblemError: 5 heads do not divide a width of 64"),
