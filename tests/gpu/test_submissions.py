@@ -33,9 +33,15 @@ def stop_background_thread(gpu, monkeypatch):
     monkeypatch.setattr(gpu.submissions, "check", lambda: False)
 
 
+def amid_calls(gpu, monkeypatch):
+    """Queue calls as after many others, without a pause."""
+    monkeypatch.setattr("webmm.engine.submissions.PAUSE", 1e9)
+    gpu.submissions._most = PER_SUBMISSION
+
+
 def hold_submissions(gpu, monkeypatch):
     """Queue every call instead of submitting it, as during a fast sequence of calls, and stop the submitting thread."""
-    monkeypatch.setattr("webmm.engine.submissions.PAUSE", 1e9)
+    amid_calls(gpu, monkeypatch)
     monkeypatch.setattr("webmm.engine.submissions.BUSY", 1e9)
     stop_background_thread(gpu, monkeypatch)
 
@@ -49,6 +55,26 @@ def test_consecutive_calls_share_submissions(gpu, monkeypatch):
     results = [webmm.matmul(a, b, alpha=float(i)) for i in range(3 * PER_SUBMISSION)]
     assert gpu.submissions.count - before == 3
     assert all(np.array_equal(c.numpy(), i * (A @ B)) for i, c in enumerate(results))
+
+
+def test_submissions_grow_as_long_as_calls_follow_one_another(gpu, monkeypatch):
+    a = gpu.array(A)
+    _ = a @ a
+    monkeypatch.setattr("webmm.engine.submissions.BUSY", 1e9)
+    stop_background_thread(gpu, monkeypatch)
+    gpu.synchronize()
+    for _ in range(2):
+        monkeypatch.setattr("webmm.engine.submissions.PAUSE", 0.0)
+        before = gpu.submissions.count
+        _ = a @ a
+        assert gpu.submissions.count == before + 1, "the first call after a pause waits"
+        monkeypatch.setattr("webmm.engine.submissions.PAUSE", 1e9)
+        for count in (2, 4, 8, PER_SUBMISSION, PER_SUBMISSION):
+            before = gpu.submissions.count
+            kept = [a @ a for _ in range(count)]
+            assert gpu.submissions.count == before + 1
+            assert not gpu.submissions.pending
+    assert np.array_equal(kept[-1].numpy(), A @ A)
 
 
 READERS = {
@@ -193,7 +219,7 @@ def test_a_refused_product_of_numpy_arrays_raises_its_error(gpu, monkeypatch):
 def test_unread_results_are_submitted_after_a_while(gpu, monkeypatch):
     a, b = gpu.array(A), gpu.array(B)
     _ = a @ b
-    monkeypatch.setattr("webmm.engine.submissions.PAUSE", 1e9)
+    amid_calls(gpu, monkeypatch)
     for pause in (0.0, 0.1):  # also if the thread sleeps
         time.sleep(pause)
         _ = a @ b
@@ -270,7 +296,7 @@ def test_a_refused_call_affects_only_dependent_calls(gpu, monkeypatch):
 def test_the_background_thread_survives_a_refused_call(gpu, monkeypatch):
     a, b = gpu.array(A), gpu.array(B)
     first, gelu = a @ b, webmm.gelu(a)
-    monkeypatch.setattr("webmm.engine.submissions.PAUSE", 1e9)
+    amid_calls(gpu, monkeypatch)
     refuse_pipelines(gpu, monkeypatch, [pipeline_of(gpu, gelu)])
     bad = webmm.gelu(first)
     submitted_in_background(gpu)
@@ -359,8 +385,8 @@ def test_closing_with_queued_calls(monkeypatch):
 
 
 def test_an_unreferenced_device_ends_its_thread(monkeypatch):
-    monkeypatch.setattr("webmm.engine.submissions.PAUSE", 1e9)
     gpu = Device()
+    amid_calls(gpu, monkeypatch)
     a = gpu.array(A)
     for _ in range(3):
         _ = a @ a

@@ -12,6 +12,7 @@ from webmm.arguments.caches import check_layer, check_room, check_whole, new_tok
 from webmm.calls.expression import Maker
 from webmm.calls.joined import fill_view
 from webmm.calls.operands import Operandish, opened
+from webmm.calls.planned import planned
 from webmm.dtypes import DType, dtype_of
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError
@@ -105,8 +106,7 @@ class KVCache:
             tokens = new_tokens(given[0], given[1], into[0].shape, into[1].shape)
             check_room(at, start, tokens, self.capacity)
             stop = start + tokens
-            for x, target in zip(temporary.arrays(*given), into, strict=True):
-                fill_view(Maker("x", {"x": x.element}, {}, self.element.name), [x], target[:, :, start:stop])
+            _write(*temporary.arrays(*given), *(x[:, :, start:stop] for x in into))
         self._lengths[at] = stop
         return self.keys(at), self.values(at)
 
@@ -146,6 +146,17 @@ class KVCache:
         at = _whole("layer", layer, 0)
         check_layer(at, len(self._lengths))
         return at
+
+
+@planned
+def _write(k: Array, v: Array, keys: Array, values: Array) -> Array:
+    """Write new keys and values to their places, views of the same shapes, and return those of the values.
+
+    This is planned, so that only the first layer of a length prepares anything but bindings.
+    """
+    for x, y in ((k, keys), (v, values)):
+        fill_view(Maker("x", {"x": x.element}, {}, y.element.name), [x], y)
+    return values
 
 
 def _whole(name: str, value: Any, least: int) -> int:

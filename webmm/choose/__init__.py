@@ -40,6 +40,7 @@ from webmm.problems.base import Problem
 COLUMNS: Lazy[str, ModuleType] = Lazy(OPS, lambda op: import_module(f"{__name__}.{op}"))
 LIKELY = 4  # predicted kernels that become candidates
 MAX_CHOICES = 4096  # choices cached per device; problems that differ only in offsets count separately
+ALIKE = 64  # offsets that differ by a multiple of this many elements are aligned alike
 
 
 def candidates(problem: Problem, device: Device, tune: Tune = "cached") -> dict[Kernel[Any], str]:
@@ -141,6 +142,10 @@ def choose(problem: Problem, device: Device, tune: Tune | None = None) -> Kernel
     known: Kernel[Any] | None = device.choices.get((generation.current, problem, mode))
     if known is not None:
         return known
+    alike = _near_start(problem)
+    known = device.choices.get((generation.current, alike, mode)) if alike != problem else None
+    if known is not None and refused(known, problem, device) is None:
+        return _keep(device, generation.current, problem, mode, known)
     if mode in ("quick", "auto"):
         hooks.above.tune(problem, device, mode)
     now = generation.current  # what changes from here on is not in this choice
@@ -151,14 +156,32 @@ def choose(problem: Problem, device: Device, tune: Tune | None = None) -> Kernel
             words = f"; ruled out: {'; '.join(reasons)}" if reasons else ""
             text = "%s %s %s %s: %s, %s%s"
             log.choice.info(text, problem.op, problem, problem.layout, problem.dtype.name, kernel, why, words)
-            if len(device.choices) >= MAX_CHOICES:
-                device.choices.clear()
-            device.choices[now, problem, mode] = kernel
+            _keep(device, now, problem, mode, kernel)
+            device.choices.setdefault((now, alike, mode), kernel)
             if mode != "off" and device.settings.probe:
                 hooks.above.probe(device)
             return kernel
         reasons.append(f"{kernel.name} {reason.splitlines()[0]}")
     raise UnsupportedError(f"no kernel can compute {problem} on {device.capabilities.name}: {'; '.join(reasons)}")
+
+
+def _near_start(problem: Problem) -> Problem:
+    """Return the problem with offsets as small as their alignment allows: its kernels are those of `problem`.
+
+    A cache of keys, or a table of which a model reads another row for each token, has a new offset at each call.
+    """
+    extents = problem.buffers()
+    if not any(extent.start for extent in extents) or any(extent.windowed for extent in extents):
+        return problem
+    return problem.within(tuple(extent.start // ALIKE * ALIKE for extent in extents))
+
+
+def _keep(device: Device, now: int, problem: Problem, mode: Tune, kernel: Kernel[Any]) -> Kernel[Any]:
+    """Remember a choice of the generation `now`, and return it."""
+    if len(device.choices) >= MAX_CHOICES:
+        device.choices.clear()
+    device.choices[now, problem, mode] = kernel
+    return kernel
 
 
 def run(problem: Problem, device: Device, *arrays: Array, tune: Tune | None = None) -> None:

@@ -94,7 +94,7 @@ class Core:
         """Return a wgpu bind group, numbered from 0, of buffers, (buffer, offset, size) in bytes, or texture views."""
         with self.guard.using("binding"):
             return self.wgpu_device.create_bind_group(
-                layout=pipeline.get_bind_group_layout(0),
+                layout=self.pipelines.layout(pipeline),
                 entries=[{"binding": i, "resource": self._resource(x)} for i, x in enumerate(resources)],
             )
 

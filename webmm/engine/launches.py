@@ -25,10 +25,10 @@ from webmm.engine.view import AnyView
 from webmm.errors import UnsupportedError
 from webmm.kernels.base import INDEX_LIMIT, Kernel, Scratch, Texture
 from webmm.kernels.subgroups import assured
-from webmm.problems.base import Problem
+from webmm.problems.base import Extent, Problem
 from webmm.wgsl.render import params_bytes, tags_of
 
-MAX_LAUNCHES = 512  # prepared launches cached per device, unless a plan has more
+MAX_LAUNCHES = 512  # prepared launches cached per device, unless a plan has more; also what they are made of
 MOST_LAUNCHES = 8192  # in any case
 MAX_TOKENS = 4096  # tokens cached per device, one for each pair of a kernel and a problem
 MAX_SCRATCH = 8  # scratch buffers and textures per device, shared by all launches
@@ -46,6 +46,30 @@ class Prepared:
     blocks: tuple[Block, ...]
 
 
+@dataclass(frozen=True)
+class Unbound:
+    """A dispatch that is ready but for its buffers; `bindings` are their names in order, but for the uniform's."""
+
+    pipeline: Any
+    uniform: Any
+    bindings: tuple[str, ...]
+    grid: tuple[int, int, int]
+    label: str
+
+
+@dataclass(frozen=True)
+class Common:
+    """What the launches of a kernel and a problem have in common: everything but the buffers and the bind groups.
+
+    `steps` are the dispatches by the first elements that the buffers' bindings cover, nearly always zeros.
+    """
+
+    extents: tuple[Extent, ...]
+    scratch: tuple[Texture | Scratch, ...]
+    seconds: float
+    steps: dict[tuple[int, ...], tuple[Unbound, ...]] = dataclasses.field(default_factory=dict)
+
+
 class Launches:
     """The prepared launches of one device, with the uniform buffers and the scratch memory that they share.
 
@@ -58,6 +82,7 @@ class Launches:
         self.uniforms: OrderedDict[bytes, Any] = OrderedDict()
         self.scratch: OrderedDict[Texture | Scratch, Any] = OrderedDict()
         self.limit = MAX_LAUNCHES
+        self._common: OrderedDict[int, Common] = OrderedDict()  # by token
         self._tokens: dict[tuple[Kernel[Any], Problem], int] = {}
         self._next = itertools.count()
 
@@ -97,7 +122,7 @@ class Launches:
     def prepare(self, token: int, kernel: Kernel[Any], problem: Problem, blocks: tuple[Block, ...]) -> Prepared:
         """Prepare `kernel` to compute `problem` in these buffers, which the caller has checked, and cache it."""
         with self._device.span(kernel.name, "prepare"):
-            launch = self._prepare(kernel, problem, blocks)
+            launch = self._prepare(token, kernel, problem, blocks)
         key = (token, *(block.uid for block in blocks))
         prepared = self.kept[key] = Prepared(launch, kernel, problem, blocks)
         for block in blocks:
@@ -136,12 +161,17 @@ class Launches:
 
     def forget_pipeline(self, pipeline: Any) -> None:
         """Drop the launches that use `pipeline`, so that they do not keep it alive."""
+        for common in self._common.values():
+            for firsts, steps in tuple(common.steps.items()):
+                if any(step.pipeline is pipeline for step in steps):
+                    del common.steps[firsts]
         for key in [k for k, p in self.kept.items() if any(step[0] is pipeline for step in p.launch.dispatches)]:
             self._drop(key)
 
     def clear(self) -> None:
         """Drop all launches, uniform buffers and scratch memory."""
         self.kept.clear()
+        self._common.clear()
         self.scratch.clear()
         self.uniforms.clear()
 
@@ -150,32 +180,54 @@ class Launches:
         for block in self.kept.pop(key).blocks:
             block.launches.discard(key)
 
-    def _prepare(self, kernel: Kernel[Any], problem: Problem, blocks: tuple[Block, ...]) -> Launch:
-        extents, firsts = problem.buffers(), []
+    def _prepare(self, token: int, kernel: Kernel[Any], problem: Problem, blocks: tuple[Block, ...]) -> Launch:
+        common = self._common_of(token, kernel, problem)
         resources: dict[str, Any] = {}
         most = min(self._device.capabilities.limit("max-storage-buffer-binding-size"), INDEX_LIMIT)
-        least = minimum_seconds(self._device.info.kind, problem.flops, problem.bytes)
-        for extent, block in zip(extents, blocks, strict=False):
+        firsts = []
+        for extent, block in zip(common.extents, blocks, strict=False):
             offset, nbytes, first = extent.binding(block.buffer.size, most)
             resources[extent.name] = (block.buffer, offset, nbytes)
             firsts.append(first)
-        problem = problem.within(tuple(firsts))
-        if len(blocks) > len(extents):
+        start = tuple(firsts)
+        if len(blocks) > len(common.extents):
             debug = blocks[-1].buffer
             resources["debug"] = (debug, 0, debug.size)
-        resources |= {scratch.name: self.scratch_for(scratch) for scratch in kernel.scratch(problem)}
-        tags = tags_of(kernel, problem, self._device.engine.dialect) if "debug" in resources else None
-        *before, launch = (self._dispatch(step, problem, resources, tags) for step in kernel.dispatches)
-        return dataclasses.replace(launch, before=tuple(before), seconds=least)
+            steps = self._unbound_steps(kernel, problem.within(start), debug=True)
+        elif start in common.steps:
+            steps = common.steps[start]
+        else:
+            steps = common.steps[start] = self._unbound_steps(kernel, problem.within(start))
+        for scratch in common.scratch:
+            resources[scratch.name] = self.scratch_for(scratch)
+        *before, last = steps
+        earlier = tuple([self._bound(step, resources) for step in before])
+        return self._bound(last, resources, earlier, common.seconds)
 
-    def _dispatch(
-        self, kernel: Kernel[Any], problem: Problem, resources: dict[str, Any], tags: tuple[str, ...] | None
-    ) -> Launch:
+    def _common_of(self, token: int, kernel: Kernel[Any], problem: Problem) -> Common:
+        found = self._common.get(token)
+        if found is None:
+            least = minimum_seconds(self._device.info.kind, problem.flops, problem.bytes)
+            found = self._common[token] = Common(problem.buffers(), tuple(kernel.scratch(problem)), least)
+            if len(self._common) > MAX_LAUNCHES:
+                self._common.popitem(last=False)
+        return found
+
+    def _unbound_steps(self, kernel: Kernel[Any], problem: Problem, debug: bool = False) -> tuple[Unbound, ...]:
+        tags = tags_of(kernel, problem, self._device.engine.dialect) if debug else None
+        return tuple(self._unbound_step(step, problem, tags) for step in kernel.dispatches)
+
+    def _unbound_step(self, kernel: Kernel[Any], problem: Problem, tags: tuple[str, ...] | None) -> Unbound:
         shader = self._device.shader(kernel, problem, tags)
-        pipeline = self._device.pipeline(shader)
+        bindings = tuple(binding.name for binding in shader.bindings[1:])
         uniform = self._uniform(params_bytes(kernel, problem))
-        group = self._device.bind(pipeline, [uniform, *(resources[binding.name] for binding in shader.bindings[1:])])
-        return Launch(pipeline, group, kernel.dispatch(problem), label=shader.label)
+        return Unbound(self._device.pipeline(shader), uniform, bindings, kernel.dispatch(problem), shader.label)
+
+    def _bound(
+        self, step: Unbound, resources: dict[str, Any], before: tuple[Launch, ...] = (), seconds: float = 0.0
+    ) -> Launch:
+        group = self._device.bind(step.pipeline, [step.uniform, *[resources[name] for name in step.bindings]])
+        return Launch(step.pipeline, group, step.grid, before, step.label, seconds)
 
     def scratch_for(self, wanted: Texture | Scratch) -> Any:
         """Return a buffer or a texture view of this kind; launches share it, as each writes it before reading it."""

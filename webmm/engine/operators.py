@@ -160,19 +160,19 @@ class Operators(Reductions):
 
     def squeeze(self, axis: Any = None) -> Self:
         """Return a view without axes of length 1: all, or those in `axis`; raises ProblemError for longer axes."""
-        return self._viewed(lambda shadow: shadow.squeeze(axis))
+        return self._viewed(lambda shadow: shadow.squeeze(axis), "squeeze", axis)
 
     def transpose(self, *axes: Any) -> Self:
         """Return a view with the axes in another order, reversed by default."""
-        return self._viewed(lambda shadow: shadow.transpose(*axes))
+        return self._viewed(lambda shadow: shadow.transpose(*axes), "transpose", *axes)
 
-    def _viewed(self, change: Callable[[Any], Any]) -> Self:
-        view: Self = self._view(change)  # type: ignore[attr-defined]
+    def _viewed(self, change: Callable[[Any], Any], *how: Any) -> Self:
+        view: Self = self._view(change, *how)  # type: ignore[attr-defined]
         return view
 
     def swapaxes(self, axis1: int, axis2: int) -> Self:
         """Return a view with two axes exchanged; raises ProblemError for an axis that is out of range."""
-        return self._viewed(lambda shadow: shadow.swapaxes(axis1, axis2))
+        return self._viewed(lambda shadow: shadow.swapaxes(axis1, axis2), "swapaxes", axis1, axis2)
 
     def take(self, indices: Any, axis: int | None = None) -> Self:
         """Return the elements at `indices` along `axis`, as `webmm.take()` does."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,7 @@ class Pipelines:
     def __init__(self, guard: Guard, kind: str, forget: Callable[[Any], None]) -> None:
         self._guard, self._forget = guard, forget
         self._kept: OrderedDict[str, CompiledPipeline] = OrderedDict()
+        self._layouts: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self.limit = CPU_LIMIT if kind == "cpu" else GPU_LIMIT
         self.nbytes = 0  # estimate for all cached pipelines
         self.compilations = 0
@@ -73,6 +75,12 @@ class Pipelines:
                 self.nbytes -= evicted.nbytes
                 self._forget(evicted.pipeline)
             return made.pipeline
+
+    def layout(self, pipeline: Any) -> Any:
+        """Return the layout of a pipeline's bind group: engines make a new object whenever they are asked for it."""
+        if (found := self._layouts.get(pipeline)) is None:
+            found = self._layouts[pipeline] = pipeline.get_bind_group_layout(0)
+        return found
 
     def compile(
         self,

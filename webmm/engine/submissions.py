@@ -1,8 +1,9 @@
 """Batching of dispatches into submissions: a submission costs as much as several small kernels.
 
-The first dispatch after a pause is submitted at once. Dispatches that follow within `PAUSE` are collected, until there
-are `PER_SUBMISSION` or they keep the device busy for `BUSY`. The rest is submitted before a read, a wait or direct use
-of the engine's device, and by a background thread after a few milliseconds at the latest.
+The first dispatch after a pause is submitted at once, the next two together, then four, and so on up to
+`PER_SUBMISSION`, or as many as keep the device busy for `BUSY`: the device starts early, and a host that is slower than
+the device does not pay for a submission per dispatch. The rest is submitted before a read, a wait or direct use of the
+engine's device, and by a background thread after a few milliseconds at the latest.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from webmm.engine.launch import Launch
 from webmm.engine.pool import Block
 from webmm.errors import WebmmError
 
-PAUSE = 1e-4  # seconds between two calls after which the device is assumed to be idle
+PAUSE = 1e-3  # seconds between two calls after which the device is assumed to be idle, and the host slow
 PER_SUBMISSION = 16  # launches at most
 BUSY = 1e-3  # seconds of work per submission, estimated by `minimum_seconds()`
 TICK = 5e-4  # seconds between two checks of the thread, and the age at which it submits
@@ -52,6 +53,7 @@ class Submissions:
         self.count = 0  # submissions of launches so far
         self._seconds = 0.0
         self._last = 0.0  # time of the last add() or submission
+        self._most = 1  # launches of the next submission at most
         self._held = 0  # contexts of held() that are active
         self._wake, self.closed = threading.Event(), False
         self.thread: threading.Thread | None = None
@@ -64,10 +66,10 @@ class Submissions:
         before, self._last = self._last, now
         pending.append(queued)
         self._seconds += queued[0].seconds
-        count = len(pending)
-        if count >= PER_SUBMISSION or self._seconds >= BUSY or self.shared:
-            return True
-        if count == 1 and now - before > PAUSE and not self._held:
+        if now - before > PAUSE:
+            self._most = 1
+        most = PER_SUBMISSION if self._held else self._most
+        if len(pending) >= most or self._seconds >= BUSY or self.shared:
             return True
         if not self._wake.is_set():
             self._wake_thread()
@@ -115,6 +117,7 @@ class Submissions:
     def _submit_pending(self, copy: Copy | None = None) -> bool:
         """Submit the pending launches, and `copy` unless one of them is rejected; tell whether all was submitted."""
         pending, self.pending, self._seconds = self.pending, [], 0.0
+        self._most = min(2 * self._most, PER_SUBMISSION)
         self._guard.encoding = True
         try:
             self._submit(pending, copy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -20,6 +20,11 @@ from webmm.errors import FreedArrayError, ProblemError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+Layout = tuple[tuple[int, ...], tuple[int, ...], int]  # shape, strides, and by how much the first element moves
+MAX_LAYOUTS = 4096  # kept in a process
+PLAIN = frozenset((int, str, type(None), type(Ellipsis)))  # types whose equal values mean the same: True == 1 does not
 
 
 class View(Generic[Owner_co]):
@@ -102,14 +107,14 @@ class View(Generic[Owner_co]):
     @property
     def T(self) -> Self:  # noqa: N802 (NumPy's name)
         """The array with its dimensions reversed; no copy."""
-        return self._view(lambda shadow: shadow.T)
+        return self._view(lambda shadow: shadow.T, "T")
 
     @property
     def mT(self) -> Self:  # noqa: N802
         """Each matrix of a batch transposed; no copy. Raises ProblemError below two dimensions."""
         if self.ndim < 2:
             raise ProblemError(f"an array of shape {self.shape} holds no matrices to transpose")
-        return self._view(lambda shadow: shadow.swapaxes(-1, -2))
+        return self._view(lambda shadow: shadow.swapaxes(-1, -2), "mT")
 
     def __getitem__(self, key: Any) -> Self:
         """Return a view by integers, slices, None and `...`, with NumPy's meaning and NumPy's IndexError."""
@@ -121,7 +126,7 @@ class View(Generic[Owner_co]):
             )
         if Ellipsis not in keys:
             keys = (*keys, Ellipsis)  # a view even of a single element
-        return self._view(lambda shadow: shadow[keys])
+        return self._view(lambda shadow: shadow[keys], "[]", *keys)
 
     def reshape(self, *shape: Any, copy: bool | None = None) -> Self:
         """Return the array in another shape, given as numbers or as a tuple: a view where strides allow one, as NumPy.
@@ -133,7 +138,7 @@ class View(Generic[Owner_co]):
         if copy:
             return self._copied().reshape(wanted)
         if self.contiguous:
-            return self._view(lambda shadow: shadow.reshape(wanted))
+            return self._view(lambda shadow: shadow.reshape(wanted), "reshape", wanted)
         lengths = self._lengths(wanted)
         strides = reshaped(self.shape, self.strides, lengths)
         if strides is not None:
@@ -157,13 +162,27 @@ class View(Generic[Owner_co]):
 
     def broadcast_to(self, shape: tuple[int, ...]) -> Self:
         """Return a view repeated along new or unit dimensions; raises ProblemError if `shape` does not fit."""
-        return self._view(lambda shadow: np.broadcast_to(shadow, shape))
+        return self._view(lambda shadow: np.broadcast_to(shadow, shape), "broadcast_to", shape)
 
-    def _view(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Self:
+    def _view(self, change: Callable[[NDArray[Any]], NDArray[Any]], name: str = "", *arguments: Any) -> Self:
         """Compute a view's shape, strides and offset by applying `change` to a NumPy array of the same strides.
 
-        The elements of that array are never read. Raises ProblemError if NumPy raises ValueError.
+        Layouts that are computed are kept under the change's `name` and `arguments`, if it has a name: NumPy takes 20
+        times as long. The elements of that array are never read. Raises ProblemError if NumPy raises ValueError.
         """
+        exact = _exact(arguments) if name else None
+        if exact is None:
+            shape, strides, moved = self._changed(change)
+        else:
+            key = self.shape, self.strides, name, exact
+            if (found := _layouts.get(key)) is None:
+                if len(_layouts) >= MAX_LAYOUTS:
+                    _layouts.clear()
+                found = _layouts[key] = self._changed(change)
+            shape, strides, moved = found
+        return type(self)(self.storage, shape, self.element, strides, self.offset + moved)
+
+    def _changed(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Layout:
         itemsize = self.element.itemsize
         base = np.empty(1, f"u{itemsize}")  # since NumPy makes no views of some types of ml_dtypes
         shadow = as_strided(base, self.shape, [s * itemsize for s in self.strides], writeable=False)
@@ -173,7 +192,7 @@ class View(Generic[Owner_co]):
             raise ProblemError(str(error)) from error
         moved = (changed.__array_interface__["data"][0] - base.__array_interface__["data"][0]) // itemsize
         strides = tuple(s // itemsize for s in changed.strides)
-        return type(self)(self.storage, changed.shape, self.element, strides, self.offset + moved)
+        return changed.shape, strides, moved
 
     def free(self) -> None:
         """Release the buffer now, for every array that shares it; calling it again has no effect."""
@@ -189,6 +208,21 @@ class View(Generic[Owner_co]):
 
 
 AnyView = View[Owner]  # on whatever device
+
+
+_layouts: dict[Hashable, Layout] = {}
+
+
+def _exact(arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return arguments in a form that is only equal for equal ones, or None if they are not just whole numbers."""
+    found: list[Any] = []
+    for x in arguments:
+        if type(x) is slice:
+            x = (x.start, x.stop, x.step, "slice")
+        if not PLAIN.issuperset(map(type, x if type(x) is tuple else (x,))):
+            return None
+        found.append(x)
+    return tuple(found)
 
 
 def checked_shape(shape: Any) -> tuple[int, ...]:

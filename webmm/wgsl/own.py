@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from webmm.dtypes import DType, dtype_of
+from webmm.dtypes import COMPUTED, DType, dtype_of
 from webmm.errors import ProblemError
 from webmm.wgsl.activations import Floats
 from webmm.wgsl.expressions import REAL, compiled, kind_of, renamed, scalar, shown
@@ -60,7 +60,7 @@ class Epilogue:
                 "without numpy="
             )
         if numpy is None:
-            link = _link(self.wgsl, tuple(numbers), tuple([(name, dtype_of(x.dtype)) for name, x in operands.items()]))
+            link = _link(self.wgsl, tuple(numbers), tuple([(name, _element(x)) for name, x in operands.items()]))
         else:
             link = _checked(Link(self.wgsl, self.wgsl, numpy=numpy))
         self._keep(_function((link,)), tuple(numbers.values()), tuple(operands.values()))
@@ -145,6 +145,15 @@ def fields_of(activation: str | Epilogue) -> dict[str, Any]:
 
 def _function(links: tuple[Link, ...]) -> Function:
     """Return the function of these links, under a name that identifies what it computes."""
+    return _of_texts(links) if all(link.numpy is None for link in links) else _named(links)
+
+
+@lru_cache(maxsize=1024)
+def _of_texts(links: tuple[Link, ...]) -> Function:
+    return _named(links)
+
+
+def _named(links: tuple[Link, ...]) -> Function:
     digest = hashlib.sha256()
     for link in links:
         digest.update(f"{link.wgsl}\0{link.numbers}\0{link.kinds}\0".encode())
@@ -164,8 +173,14 @@ def _number(text: str, name: str, x: Any) -> float:
         raise ProblemError(f"epilogue {shown(text)}: {name} = {error}") from error
 
 
+def _element(x: Any) -> DType:
+    return getattr(x, "element", None) or dtype_of(x.dtype)
+
+
 def _array(text: str, name: str, x: Any) -> Any:
     """Return an array; raises ProblemError if it has a dtype that expressions do not take."""
+    if getattr(x, "element", None) in COMPUTED:  # of an array on a device
+        return x
     what = f"epilogue {shown(text)}: {name}"
     try:
         array = x if hasattr(x, "element") else np.asarray(x)
