@@ -40,7 +40,7 @@ def main() -> None:
             encoder = gpu.create_command_encoder()
             compute_pass = encoder.begin_compute_pass()
             compute_pass.set_pipeline(pipeline)
-            compute_pass.set_bind_group(0, group)
+            compute_pass.set_bind_group(0, group, [0])
             compute_pass.dispatch_workgroups(*grid)
             compute_pass.end()
             gpu.queue.submit([encoder.finish()])

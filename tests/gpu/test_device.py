@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from products import check_exactly, exact, small, whole_numbers
 
+import webmm
 from webmm import Device
+from webmm.engine.bindings import MAX_UNIFORMS
 from webmm.engine.launches import MAX_LAUNCHES
 from webmm.engine.transfer import LEAST
 from webmm.errors import ConfigError, DeviceLostError, ShaderError
@@ -82,7 +84,7 @@ def test_the_number_of_cached_launches_is_bounded(device):
         for k in range(1, MAX_LAUNCHES + 50):
             device.run(Naive(), gemm(1, 1, k), a, b, c)
         assert len(device.launches.kept) <= MAX_LAUNCHES
-        assert len(device.launches.uniforms) <= MAX_LAUNCHES
+        assert len(device.launches.bindings.uniforms) <= MAX_LAUNCHES
     # The first launches were evicted, and are created again.
     check_exactly(device, Naive(), gemm(1, 1, 1))
 
@@ -100,6 +102,36 @@ def test_a_buffer_forgets_evicted_launches(device):
             for k in range(1, MAX_LAUNCHES + 50):
                 device.run(Naive(), gemm(1, 1, k), a, b, c)
             assert len(a.storage.block.launches) <= MAX_LAUNCHES
+
+
+def test_problems_of_other_sizes_share_a_bind_group(device, monkeypatch):
+    bindings, bind, made = device.launches.bindings, device.bind, []
+    a, b, c = (device.array(np.full(4096, x, np.float32)) for x in (2, 3, 0))
+    device.run(Naive(), gemm(1, 1, 1), a, b, c)
+    bound = len(bindings.groups)
+    monkeypatch.setattr(device, "bind", lambda *given: made.append(given) or bind(*given))
+    for k in (2, 3, 5, 7):
+        device.run(Naive(), gemm(1, 1, k), a, b, c)
+        assert c[0].numpy() == 6 * k
+    assert len(made) <= 1, "another buffer of uniforms may have begun"
+    monkeypatch.setattr("webmm.engine.bindings.MAX_GROUPS", 2)
+    with device.empty((4096,)) as d, device.empty((4096,)) as e:
+        for out in (d, e, d):
+            device.run(Naive(), gemm(1, 1, 4), a, b, out)
+        assert len(bindings.groups) <= max(2, bound)
+        assert d[0].numpy() == e[0].numpy() == 24
+        blocks = [x.storage.block for x in (d, e)]
+    device.trim()
+    assert not any(block in found for block in blocks for _, found in bindings.groups.values())
+    assert not any(block.groups for block in blocks)
+
+
+def test_uniforms_of_queued_dispatches_stay(device):
+    # More of them than a buffer holds, and than are cached, before the first dispatch has run.
+    one = device.array(np.ones((1, 1), np.float32))
+    with device.submissions.held():
+        found = [webmm.matmul(one, one, alpha=float(i)) for i in range(MAX_UNIFORMS + 200)]
+    assert [float(x.numpy()[0, 0]) for x in found] == [*range(MAX_UNIFORMS + 200)]
 
 
 def test_threads_share_a_device(device):

@@ -34,14 +34,15 @@ def test_memory_stays_flat(device, rounds):
     for _ in range(rounds // 4):
         round_trip(device, a, b)
     gc.collect()
-    launches, uniforms, before = len(device.launches.kept), len(device.launches.uniforms), process.memory_info().rss
+    kept = device.launches
+    launches, uniforms, before = len(kept.kept), len(kept.bindings.uniforms), process.memory_info().rss
     for i in range(rounds):
         got = round_trip(device, a, b)
         if i % 200 == 0:
             assert np.array_equal(got, expected)
     gc.collect()
     after = process.memory_info().rss
-    assert (len(device.launches.kept), len(device.launches.uniforms)) == (launches, uniforms)
+    assert (len(kept.kept), len(kept.bindings.uniforms)) == (launches, uniforms)
     assert after - before < rounds * GROWTH, f"{rounds:,} rounds grew the process from {before:,} to {after:,} bytes"
 
 

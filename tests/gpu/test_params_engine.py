@@ -85,7 +85,7 @@ fn main() {{
     pipeline = device.compile(text, "params", bindings)
     uniform = device.wgpu_device.create_buffer_with_data(data=pack(params), usage=wgpu.BufferUsage.UNIFORM)
     with device.empty((len(components),)) as result:
-        launch = Launch(pipeline, device.bind(pipeline, [uniform, result.storage.buffer]), (1, 1, 1))
+        launch = Launch(pipeline, device.bind(pipeline, [uniform, result.storage.buffer]), (1, 1, 1), 0)
         submit(device, launch)
         return result.numpy().view(np.uint32).tolist()
 

@@ -261,7 +261,7 @@ def refuse_pipelines(gpu, monkeypatch, pipelines):
     submit = gpu.engine.submit
 
     def refuse(device, dispatches, copy=None):
-        if any(pipeline in pipelines for pipeline, _, _ in dispatches):
+        if any(pipeline in pipelines for pipeline, *_ in dispatches):
             raise wgpu.GPUValidationError("refused on purpose")
         submit(device, dispatches, copy)
 
@@ -367,9 +367,9 @@ def test_the_engine_itself_refuses_a_bad_dispatch(gpu):
     a, b = gpu.array(A), gpu.array(B)
     c = a @ b
     (key,) = c.storage.block.launches
-    ((pipeline, group, _),) = gpu.launches.kept[key].launch.dispatches
+    ((pipeline, group, _, offset),) = gpu.launches.kept[key].launch.dispatches
     with pytest.raises(wgpu.GPUError, match="65536"):
-        gpu.engine.submit(gpu.wgpu_device, [(pipeline, group, (1, 1, 1)), (pipeline, group, (65536, 1, 1))])
+        gpu.engine.submit(gpu.wgpu_device, [(pipeline, group, grid, offset) for grid in ((1, 1, 1), (65536, 1, 1))])
     assert np.array_equal((a @ b).numpy(), A @ B)
 
 

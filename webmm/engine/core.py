@@ -13,7 +13,7 @@ from webmm.engine.engine import Engine
 from webmm.engine.guard import Guard
 from webmm.engine.launch import Launch
 from webmm.engine.pipelines import Pipelines
-from webmm.engine.pool import Pool
+from webmm.engine.pool import Block, Pool
 from webmm.engine.recording import Recordings
 from webmm.engine.submissions import Submissions
 from webmm.engine.transfer import Staging
@@ -41,8 +41,8 @@ class Profiler(Protocol):
 class Core:
     """The parts of an open device and what is done with them alone; `Device` adds arrays and what is cached for calls.
 
-    `device` is the engine's; it is destroyed with this one if it is `owned`. `before_destroy` is called with the keys
-    of a buffer's launches before the buffer is destroyed, `forget_pipeline` with each evicted pipeline.
+    `device` is the engine's; it is destroyed with this one if it is `owned`. `before_destroy` is called with
+    each block before its buffer is destroyed, `forget_pipeline` with each evicted pipeline.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Core:
         info: AdapterInfo,
         owned: bool,
         settings: Settings,
-        before_destroy: Callable[[set[Any]], None],
+        before_destroy: Callable[[Block], None],
         forget_pipeline: Callable[[Any], None],
         lower: Mapping[str, int] | None = None,
     ) -> None:

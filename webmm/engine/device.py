@@ -24,6 +24,7 @@ from webmm.engine.launches import Launches
 from webmm.engine.memory import MemoryStats
 from webmm.engine.operators import LISTS
 from webmm.engine.plans import Plans
+from webmm.engine.pool import Block
 from webmm.engine.probe import matrix_shapes, with_subgroups
 from webmm.engine.values import Values
 from webmm.engine.view import checked_shape, imported
@@ -260,10 +261,10 @@ class Device(Core):
     def _forget_pipeline(self, pipeline: Any) -> None:
         self.launches.forget_pipeline(pipeline)
 
-    def _before_destroy(self, launches: set[Any]) -> None:
+    def _before_destroy(self, block: Block) -> None:
         """Submit the work that may need a buffer, and drop its launches, before the buffer is destroyed."""
         self.submissions.flush()
-        self.launches.forget(launches)
+        self.launches.forget(block)
 
     def memory_stats(self) -> MemoryStats:
         """Return the memory and the caches that the device holds now."""

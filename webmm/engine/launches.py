@@ -16,8 +16,8 @@ from typing import Any
 from webmm import hooks, log
 from webmm.arguments.buffers import check_buffers
 from webmm.engine.aliasing import check_separate
+from webmm.engine.bindings import Bindings, Uniform
 from webmm.engine.core import Core
-from webmm.engine.guard import frameless
 from webmm.engine.launch import Launch
 from webmm.engine.pool import TURNS, Block
 from webmm.engine.submissions import minimum_seconds
@@ -51,7 +51,7 @@ class Unbound:
     """A dispatch that is ready but for its buffers; `bindings` are their names in order, but for the uniform's."""
 
     pipeline: Any
-    uniform: Any
+    uniform: Uniform
     bindings: tuple[str, ...]
     grid: tuple[int, int, int]
     label: str
@@ -79,7 +79,7 @@ class Launches:
     def __init__(self, device: Core) -> None:
         self._device = device
         self.kept: OrderedDict[LaunchKey, Prepared] = OrderedDict()
-        self.uniforms: OrderedDict[bytes, Any] = OrderedDict()
+        self.bindings = Bindings(device)
         self.scratch: OrderedDict[Texture | Scratch, Any] = OrderedDict()
         self.limit = MAX_LAUNCHES
         self._common: OrderedDict[int, Common] = OrderedDict()  # by token
@@ -152,12 +152,13 @@ class Launches:
             if device.submissions.add(queued):
                 device.submissions.flush(queued[2])
 
-    def forget(self, keys: set[LaunchKey]) -> None:
-        """Drop the launches with these keys, and clear the set."""
-        for key in tuple(keys):  # a copy: the garbage collector may call this method again meanwhile
+    def forget(self, block: Block) -> None:
+        """Drop the launches that bind a block, and their bind groups."""
+        for key in tuple(block.launches):  # a copy: the garbage collector may call this method again meanwhile
             if key in self.kept:
                 self._drop(key)
-        keys.clear()
+        block.launches.clear()
+        self.bindings.forget(block)
 
     def forget_pipeline(self, pipeline: Any) -> None:
         """Drop the launches that use `pipeline`, so that they do not keep it alive."""
@@ -167,13 +168,14 @@ class Launches:
                     del common.steps[firsts]
         for key in [k for k, p in self.kept.items() if any(step[0] is pipeline for step in p.launch.dispatches)]:
             self._drop(key)
+        self.bindings.forget_object(pipeline)
 
     def clear(self) -> None:
         """Drop all launches, uniform buffers and scratch memory."""
         self.kept.clear()
         self._common.clear()
         self.scratch.clear()
-        self.uniforms.clear()
+        self.bindings.clear()
 
     def _drop(self, key: LaunchKey) -> None:
         """Drop a launch, and remove its key from the buffers that it binds, which outlive it."""
@@ -187,12 +189,11 @@ class Launches:
         firsts = []
         for extent, block in zip(common.extents, blocks, strict=False):
             offset, nbytes, first = extent.binding(block.buffer.size, most)
-            resources[extent.name] = (block.buffer, offset, nbytes)
+            resources[extent.name] = (block, offset, nbytes)
             firsts.append(first)
         start = tuple(firsts)
         if len(blocks) > len(common.extents):
-            debug = blocks[-1].buffer
-            resources["debug"] = (debug, 0, debug.size)
+            resources["debug"] = (blocks[-1], 0, blocks[-1].buffer.size)
             steps = self._unbound_steps(kernel, problem.within(start), debug=True)
         elif start in common.steps:
             steps = common.steps[start]
@@ -220,14 +221,14 @@ class Launches:
     def _unbound_step(self, kernel: Kernel[Any], problem: Problem, tags: tuple[str, ...] | None) -> Unbound:
         shader = self._device.shader(kernel, problem, tags)
         bindings = tuple(binding.name for binding in shader.bindings[1:])
-        uniform = self._uniform(params_bytes(kernel, problem))
+        uniform = self.bindings.uniform(params_bytes(kernel, problem))
         return Unbound(self._device.pipeline(shader), uniform, bindings, kernel.dispatch(problem), shader.label)
 
     def _bound(
         self, step: Unbound, resources: dict[str, Any], before: tuple[Launch, ...] = (), seconds: float = 0.0
     ) -> Launch:
-        group = self._device.bind(step.pipeline, [step.uniform, *[resources[name] for name in step.bindings]])
-        return Launch(step.pipeline, group, step.grid, before, step.label, seconds)
+        group = self.bindings.group(step.pipeline, step.uniform, [resources[name] for name in step.bindings])
+        return Launch(step.pipeline, group, step.grid, step.uniform.offset, before, step.label, seconds)
 
     def scratch_for(self, wanted: Texture | Scratch) -> Any:
         """Return a buffer or a texture view of this kind; launches share it, as each writes it before reading it."""
@@ -239,6 +240,7 @@ class Launches:
                 evicted, _ = self.scratch.popitem(last=False)
                 for key in [key for key, p in self.kept.items() if evicted in p.kernel.scratch(p.problem)]:
                     self._drop(key)  # its bind group would keep the memory alive
+                self.bindings.forget_object(evicted)
         self.scratch.move_to_end(wanted)
         return self.scratch[wanted]
 
@@ -255,16 +257,6 @@ class Launches:
             usage=self._device.engine.api.TextureUsage.STORAGE_BINDING,
         )
         return created.create_view(dimension="2d-array")
-
-    def _uniform(self, data: bytes) -> Any:
-        """Return a uniform buffer that holds `data`, shared by all launches with equal data."""
-        if data not in self.uniforms:
-            usage = self._device.engine.api.BufferUsage.UNIFORM
-            create = self._device.wgpu_device.create_buffer_with_data
-            self.uniforms[data] = frameless(create, data=data, usage=usage)
-            if len(self.uniforms) > MAX_LAUNCHES:
-                self.uniforms.popitem(last=False)
-        return self.uniforms[data]
 
     def _check_arrays(self, problem: Problem, arrays: tuple[AnyView, ...]) -> None:
         extents = problem.buffers()

@@ -44,12 +44,16 @@ def _encode(functions: Functions, encoder: Any, dispatches: Sequence[Dispatch]) 
     """Encode dispatches in one compute pass."""
     lib, _, ffi = functions
     compute_pass = lib.wgpuCommandEncoderBeginComputePass(encoder, ffi.NULL)
-    last = None
-    for pipeline, bind_group, grid in dispatches:
+    last, offsets = None, ffi.new("uint32_t[1]")
+    for pipeline, bind_group, grid, offset in dispatches:
         if pipeline is not last:
             lib.wgpuComputePassEncoderSetPipeline(compute_pass, pipeline._internal)
             last = pipeline
-        lib.wgpuComputePassEncoderSetBindGroup(compute_pass, 0, bind_group._internal, 0, ffi.NULL)
+        if offset is None:
+            lib.wgpuComputePassEncoderSetBindGroup(compute_pass, 0, bind_group._internal, 0, ffi.NULL)
+        else:
+            offsets[0] = offset
+            lib.wgpuComputePassEncoderSetBindGroup(compute_pass, 0, bind_group._internal, 1, offsets)
         lib.wgpuComputePassEncoderDispatchWorkgroups(compute_pass, *grid)
     lib.wgpuComputePassEncoderEnd(compute_pass)
     lib.wgpuComputePassEncoderRelease(compute_pass)

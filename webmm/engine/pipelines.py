@@ -92,7 +92,8 @@ class Pipelines:
     ) -> Any:
         """Compile WGSL with `bindings`, all in group 0; raises ShaderError with the line that the compiler means.
 
-        `origin` returns the places of the text's lines in templates, as far as they are known.
+        A uniform has a dynamic offset, that of the `Launch`. `origin` returns the places of the text's lines in
+        templates, as far as they are known.
         """
         device = self._guard.device
         with self._guard.using(f"compiling {label}"), self._shader_errors(label, wgsl, origin):
@@ -142,4 +143,4 @@ def _entry(kind: str) -> dict[str, Any]:
     """Return the fields of a bind group layout entry for a binding of type `kind`."""
     if kind.endswith("-only"):
         return {"storage_texture": {"access": kind, "format": "rgba32float", "view_dimension": "2d-array"}}
-    return {"buffer": {"type": kind}}
+    return {"buffer": {"type": kind, "has_dynamic_offset": kind == "uniform"}}

@@ -24,17 +24,18 @@ _uids = itertools.count()
 
 
 class Block:
-    """A GPU buffer, owned by one storage after another, with the keys of the launches that bind it.
+    """A GPU buffer, owned by one storage after another, with the keys of the launches and bind groups that bind it.
 
     `refused` is the error of the dispatch that was to write the buffer, if the engine rejected that dispatch.
     """
 
-    __slots__ = ("buffer", "launches", "owned", "refused", "size", "uid")
+    __slots__ = ("buffer", "groups", "launches", "owned", "refused", "size", "uid")
 
     def __init__(self, buffer: Any, size: int, owned: bool = True) -> None:
         self.buffer, self.size, self.owned = buffer, size, owned
         self.uid = next(_uids)
         self.launches: set[Any] = set()
+        self.groups: set[Any] = set()
         self.refused: Exception | None = None
 
 
@@ -88,12 +89,12 @@ class Pool:
     """The buffers of one device.
 
     Callers hold the guard's lock, and a use of the device if buffers may be created or destroyed; `give_back()` and
-    `drop()` acquire both themselves. `before_destroy` is called with the keys of a buffer's launches before the buffer
-    is destroyed: it must submit the work that needs the buffer.
+    `drop()` acquire both themselves. `before_destroy` is called with each block before its buffer is
+    destroyed: it must submit the work that needs the buffer.
     """
 
     def __init__(
-        self, guard: Guard, capabilities: Capabilities, kind: str, before_destroy: Callable[[set[Any]], None]
+        self, guard: Guard, capabilities: Capabilities, kind: str, before_destroy: Callable[[Block], None]
     ) -> None:
         self._guard, self._capabilities, self._before_destroy = guard, capabilities, before_destroy
         self._idle: OrderedDict[int, deque[Block]] = OrderedDict()  # idle buffers by size
@@ -164,7 +165,7 @@ class Pool:
         """Move a buffer that is no longer used to the idle ones."""
         size = block.size
         if not block.owned:
-            self._before_destroy(block.launches)
+            self._before_destroy(block)
             return
         self._lent.discard(block)
         self.lent_bytes -= size
@@ -216,7 +217,7 @@ class Pool:
                 continue
             block = idle.popleft()
             self.idle_bytes -= size
-            self._before_destroy(block.launches)
+            self._before_destroy(block)
             block.buffer.destroy()
 
     def clear(self) -> None:

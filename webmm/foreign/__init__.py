@@ -162,7 +162,7 @@ class Foreign:
         resources: list[Any] = [self._uniform(device, lengths)] if self.uniform else []
         bound = [arrays[name] for name in self.bindings] + ([] if recorded is None else [recorded])
         resources += [(array.storage.buffer, 0, array.nbytes) for array in bound]
-        return Launch(pipeline, device.bind(pipeline, resources), grid, label=self.name)
+        return Launch(pipeline, device.bind(pipeline, resources), grid, 0 if self.uniform else None, label=self.name)
 
     def _uniform(self, device: Device, lengths: Mapping[str, int]) -> Any:
         data = struct.pack(f"<{len(self.uniform)}I", *(lengths[name] for name in self.uniform))
