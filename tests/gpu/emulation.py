@@ -138,5 +138,13 @@ def stand_in(device, monkeypatch, kernel, *, emulate=emulated, dialect="tint", s
 
     monkeypatch.setattr(device, "capabilities", able)
     monkeypatch.setattr(device, "shader", shader)
-    monkeypatch.setattr(device, "pipeline", pipeline)
+    compile_by(device, monkeypatch, pipeline)
     return kernel
+
+
+def compile_by(device, monkeypatch, pipeline):
+    """Let `pipeline` compile the shaders of the device's launches, also those that it prepared before."""
+    monkeypatch.setattr(device, "pipeline", pipeline)
+    # What was prepared for other capabilities is not used again: not now, and not after the test.
+    monkeypatch.setattr(device, "capabilities", dataclasses.replace(device.capabilities))
+    device.launches.kept.clear()

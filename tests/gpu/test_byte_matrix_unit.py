@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 import pytest
-from emulation import stand_in, without_subgroups
+from emulation import compile_by, stand_in, without_subgroups
 from test_quantized import F32, I8, I32, U8, check, draw, scheme_of
 
 from tests.sampled import sampled
@@ -152,8 +152,7 @@ def test_every_barrier_is_needed(device, small, monkeypatch):
             assert (len(kept) < len(lines)) == (barrier != "none")
             return device.compile("\n".join(kept), "mutated", shader.bindings)
 
-        monkeypatch.setattr(device, "pipeline", without)
-        device.launches.kept.clear()
+        compile_by(device, monkeypatch, without)
         try:
             check(device, kernel, a, b, scheme_of(zero_a=zero, zero_b=zero), I32)
         except AssertionError:

@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 import wgpu
-from emulation import emulated, stand_in
+from emulation import compile_by, emulated, stand_in
 from products import check, check_exactly, exact, fractions, multiply, view, whole_numbers
 
 from tests.sampled import sampled
@@ -169,7 +169,7 @@ def test_every_barrier_and_guard_is_needed(device, small, monkeypatch):
     text, bindings = emulated(shader.wgsl), shader.bindings
 
     def right(wgsl):
-        monkeypatch.setattr(device, "pipeline", lambda shader: device.compile(wgsl, "mutated", bindings))
+        compile_by(device, monkeypatch, lambda shader: device.compile(wgsl, "mutated", bindings))
         got, strays = multiply(device, small, problem, a, b)
         return np.array_equal(got, exact(problem, a, b)) and not strays
 
@@ -245,7 +245,7 @@ def test_fragments_are_probed_by_multiplying(device, small, monkeypatch):
     wrong = lambda shader: device.compile(  # noqa: E731
         emulated(shader.wgsl).replace("(*sums)[own] +=", "(*sums)[own] -="), shader.label, shader.bindings
     )
-    monkeypatch.setattr(device, "pipeline", wrong)
+    compile_by(device, monkeypatch, wrong)
     assert not probe.multiplies(device, shape, device._product)
     assert probe.matrix_shapes(device, device._product) == frozenset()  # wgpu lists no shapes
 

@@ -82,7 +82,8 @@ class Launches:
         self.bindings = Bindings(device)
         self.scratch: OrderedDict[Texture | Scratch, Any] = OrderedDict()
         self.limit = MAX_LAUNCHES
-        self._common: OrderedDict[int, Common] = OrderedDict()  # by token
+        self._common: OrderedDict[int, Common] = OrderedDict()  # by token, for the capabilities `_offered`
+        self._offered = device.capabilities
         self._tokens: dict[tuple[Kernel[Any], Problem], int] = {}
         self._next = itertools.count()
 
@@ -206,6 +207,9 @@ class Launches:
         return self._bound(last, resources, earlier, common.seconds)
 
     def _common_of(self, token: int, kernel: Kernel[Any], problem: Problem) -> Common:
+        if self._offered is not self._device.capabilities:  # while it is opened, a device finds out more of them
+            self._common.clear()
+            self._offered = self._device.capabilities
         found = self._common.get(token)
         if found is None:
             least = minimum_seconds(self._device.info.kind, problem.flops, problem.bytes)
