@@ -3,8 +3,8 @@
     python bench/decoding.py --adapter gpu --engine dawn --format float16 FILE.json
 
 Both have the same random weights of GPT-2's shape, and a cache that is allocated once. A sample of prefill is the last
-logits of a prompt; one of decoding is several tokens, each chosen on the device and fed back. Logits are compared
-first. PyTorch is left out if there is none with a GPU.
+logits of a prompt; one of decoding is several tokens, each chosen on the device and fed back, at lengths that are new
+to the process, as in a conversation. Logits are compared first. PyTorch is left out if there is none with a GPU.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
 from transformer import FORMATS, Transformer, Weights, random_weights
 
 SHAPES = {"small": (768, 12, 12, 50257, 1024), "tiny": (64, 2, 4, 97, 64)}  # width, layers, heads, vocabulary, context
+WARM = 2  # samples that compile
 TOLERANCE = {"float32": 1e-4, "float16": 2e-2}  # of the largest logit
 
 
@@ -72,25 +73,24 @@ class InTorch:
 
 
 def median(call: Callable[[], Any], samples: int) -> float:
-    """Return the median ms of a call that waits for its result, after two that compile."""
+    """Return the median ms of a call that waits for its result, after WARM that compile."""
     times = []
-    for _ in range(samples + 2):
+    for _ in range(samples + WARM):
         start = time.perf_counter()
         call()
         times.append(1e3 * (time.perf_counter() - start))
-    return statistics.median(times[2:])
+    return statistics.median(times[WARM:])
 
 
 def ours(model: Transformer, prompt: list[list[int]], decoded: int, samples: int) -> tuple[Any, float, float]:
     """Return the last logits, and the ms of prefill and of a decoded token."""
-    with model.cache(1, len(prompt[0]) + decoded) as cache:
+    with model.cache(1, len(prompt[0]) + (samples + WARM) * decoded) as cache:
 
         def prefill() -> Any:
             cache.clear()
             return model(prompt, cache)[:, -1].numpy()
 
         def decode() -> Any:
-            cache.truncate(len(prompt[0]))
             token = webmm.Array.argmax(first, -1)
             for _ in range(decoded):
                 token = model(token, cache).argmax(-1)
@@ -112,7 +112,6 @@ def theirs(model: InTorch, prompt: list[list[int]], decoded: int, samples: int) 
         return model(tokens)[:, -1].cpu().numpy()
 
     def decode() -> Any:
-        model.length = len(prompt[0])
         token = first.argmax(-1)
         for _ in range(decoded):
             token = model(token).argmax(-1)
@@ -131,7 +130,7 @@ def theirs(model: InTorch, prompt: list[list[int]], decoded: int, samples: int) 
 @click.option("--format", "form", type=click.Choice(FORMATS), default="float16", show_default=True)
 @click.option("--model", "shape", type=click.Choice([*SHAPES]), default="small", show_default=True)
 @click.option("--tokens", default=512, show_default=True, help="Of the prompt.")
-@click.option("--decoded", default=64, show_default=True, help="Tokens of a sample of decoding.")
+@click.option("--decoded", default=32, show_default=True, help="Tokens of a sample of decoding.")
 @click.option("--samples", default=7, show_default=True)
 @click.argument("output", type=click.Path(path_type=Path, dir_okay=False))
 def main(
@@ -151,7 +150,9 @@ def main(
         about = header(device.engine.version(), device.info)
     if torch and torch.cuda.is_available() and form in TOLERANCE:
         torch.backends.cuda.matmul.allow_tf32 = False
-        expected, *times = theirs(InTorch(torch, weights, heads, form, tokens + decoded), prompt, decoded, samples)
+        expected, *times = theirs(
+            InTorch(torch, weights, heads, form, tokens + (samples + WARM) * decoded), prompt, decoded, samples
+        )
         error = float(np.abs(logits - expected).max() / np.abs(expected).max())
         assert error < TOLERANCE[form], f"the logits differ by {error:.1e} of the largest"
         row |= {
