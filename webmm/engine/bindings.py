@@ -14,7 +14,7 @@ from webmm.engine.core import Core
 from webmm.engine.guard import frameless
 from webmm.engine.pool import Block
 
-CHUNK = 2**16  # bytes of a buffer of uniforms
+CHUNK = 2**16  # bytes of a buffer of uniforms, or what the device allows
 ALIGNMENT = 256  # of a dynamic offset, on every device
 MAX_UNIFORMS = 512  # cached per device; launches keep theirs
 MAX_GROUPS = 4096  # cached per device; launches keep theirs
@@ -38,8 +38,9 @@ class Bindings:
         self._device = device
         self.uniforms: OrderedDict[bytes, Uniform] = OrderedDict()
         self.groups: OrderedDict[GroupKey, tuple[Any, tuple[Block, ...]]] = OrderedDict()
+        self._size = min(CHUNK, device.capabilities.limit("max-buffer-size"))
         self._chunk: Any = None
-        self._used = CHUNK  # bytes of the chunk
+        self._used = self._size  # bytes of the chunk
 
     def uniform(self, data: bytes) -> Uniform:
         """Return a uniform that holds `data`, shared by all launches with equal data."""
@@ -55,8 +56,8 @@ class Bindings:
         size = -(-len(data) // ALIGNMENT) * ALIGNMENT
         with self._device.guard.using("writing a uniform"):
             gpu, usage = self._device.wgpu_device, self._device.engine.api.BufferUsage
-            if self._used + size > CHUNK:
-                made = frameless(gpu.create_buffer, size=CHUNK, usage=usage.UNIFORM | usage.COPY_DST)
+            if self._used + size > self._size:
+                made = frameless(gpu.create_buffer, size=self._size, usage=usage.UNIFORM | usage.COPY_DST)
                 self._chunk, self._used = made, 0
             frameless(gpu.queue.write_buffer, self._chunk, self._used, data)
         self._used += size
@@ -92,7 +93,7 @@ class Bindings:
         """Drop everything."""
         self.uniforms.clear()
         self.groups.clear()
-        self._chunk, self._used = None, CHUNK
+        self._chunk, self._used = None, self._size
 
     def _drop(self, key: GroupKey) -> None:
         """Drop a group, and remove its key from the buffers that it binds, which outlive it."""
