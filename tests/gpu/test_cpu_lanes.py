@@ -124,6 +124,9 @@ def test_launches_share_their_textures(device):
         # Nothing references the memory of evicted textures.
         bound = {left for each in device.launches.kept.values() for left in each.kernel.scratch(each.problem)}
         assert bound <= set(device.launches.scratch)
+        textures = {part for key in device.launches.bindings.groups for part in key if hasattr(part, "texture")}
+        assert textures
+        assert textures <= set(device.launches.scratch.values())
 
 
 def refusal(device, kernel, problem, **limits):

@@ -241,10 +241,10 @@ class Launches:
                 made = self._texture(wanted) if isinstance(wanted, Texture) else self._buffer(wanted.nbytes)
                 self.scratch[wanted] = made
             if len(self.scratch) > MAX_SCRATCH:
-                evicted, _ = self.scratch.popitem(last=False)
+                evicted, memory = self.scratch.popitem(last=False)
                 for key in [key for key, p in self.kept.items() if evicted in p.kernel.scratch(p.problem)]:
                     self._drop(key)  # its bind group would keep the memory alive
-                self.bindings.forget_object(evicted)
+                self.bindings.forget_object(memory)
         self.scratch.move_to_end(wanted)
         return self.scratch[wanted]
 
