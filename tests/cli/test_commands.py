@@ -170,6 +170,14 @@ def test_shader_uses_settings(webmm: Cli) -> None:
     assert "const BM: u32 = 32u; // rows of C per workgroup" in done.stdout
 
 
+def test_debug_takes_tiles_that_fit_the_device(webmm: Cli) -> None:
+    at = ("2x20x40", "--op", "attention", "--at", "0,1,5")
+    done = webmm("debug", "blocked", *at)  # its 64 queries need more than lavapipe's 32 KiB
+    assert (done.returncode, done.stdout.splitlines()[-1][-5:]) == (0, "right")
+    done = webmm("debug", "blocked", *at, "--set", "bq=64")
+    assert "needs 45,568 bytes of workgroup memory" in done.stderr
+
+
 def test_debug_shows_each_step_next_to_numpy(webmm: Cli) -> None:
     done = webmm("debug", "shared", 5, 6, 19, "--set", "tile=8", "--at", "4,5", "--layout", "tn", "--steps", "17:21")
     assert done.returncode == 0, done.stderr

@@ -23,6 +23,7 @@ from webmm.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from webmm.engine.device import Device
     from webmm.report import Open
 
 
@@ -146,9 +147,15 @@ def debug(
 
     known = op_of(op)
     at, shown = places(elements, known), shown_steps(steps)
-    stage = configure(kernel, dict(map(setting, settings)), known.name)
+    given = dict(map(setting, settings))
+    configure(kernel, given, known.name)  # refuses bad settings before a device is opened
     problem = known.problem(known.parse("x".join(size)), dtype or known.dtypes[0].name, layout)
-    right = report.run(open_device, lambda device: inspect_each(device, stage, problem, at), shown, as_json)
+
+    def inspect(device: Device) -> Any:
+        stage = configure(kernel, given, known.name, device.capabilities)
+        return inspect_each(device, stage, problem, at)
+
+    right = report.run(open_device, inspect, shown, as_json)
     ctx.exit(0 if right else 1)
 
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from webmm.errors import ConfigError
-from webmm.kernels.base import Kernel
+from webmm.kernels.base import Capabilities, Kernel
 from webmm.lazy import Lazy
 from webmm.problems import OPS
 
@@ -108,10 +108,11 @@ def label_of(record: Record) -> str:
     return " ".join([record.kernel, *changed])
 
 
-def configure(name: str, settings: Mapping[str, str], op: str = "gemm") -> Any:
+def configure(name: str, settings: Mapping[str, str], op: str = "gemm", offered: Capabilities | None = None) -> Any:
     """Return the op's kernel called `name` with tunables set from text, such as {"bm": "64"}.
 
-    Raises ConfigError for an unknown op, kernel or tunable, and for a value that is not of the field's type.
+    The others are the stage's defaults, or those for a device whose capabilities are `offered`. Raises ConfigError for
+    an unknown op, kernel or tunable, and for a value that is not of the field's type.
     """
     cls = kernel_class(name, op)
     fields = {field.name: field for field in dataclasses.fields(cls)}
@@ -121,7 +122,7 @@ def configure(name: str, settings: Mapping[str, str], op: str = "gemm") -> Any:
             known = ", ".join(fields) or "it has none"
             raise ConfigError(f"{name} has no tunable {key!r}; its tunables: {known}")
         values[key] = _parse(f"{name}.{key}", text, fields[key].default)
-    return cls(**values)
+    return cls(**values) if offered is None else dataclasses.replace(cls.on(offered), **values)
 
 
 def _parse(name: str, text: str, default: object) -> object:

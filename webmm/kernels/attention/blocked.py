@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webmm.kernels.attention.base import FOUR, HeldRows
-from webmm.kernels.base import ceil_div, tunable
+from webmm.kernels.base import Capabilities, ceil_div, tunable
 from webmm.problems.attention import Attention
 
 BYTES = 16  # of a vec4
@@ -30,6 +30,13 @@ class Blocked(HeldRows):
     wx: int = tunable(8, (4, 8, 16), "invocations that share a query")
     span: int = tunable(64, (16, 32, 64, 128, 256), "columns of q and k in workgroup memory at a time")
     combine: str = tunable("tree", ("tree", "subgroup"), "maxima of a query in workgroup memory, or by shuffles")
+
+    @classmethod
+    def on(cls, device: Capabilities) -> Blocked:
+        """Return the stage with half the queries where the device has too little workgroup memory for all of them."""
+        made = cls()
+        fits = made.workgroup_bytes <= device.limit("max-compute-workgroup-storage-size")
+        return made if fits else cls(bq=made.bq // 2)
 
     @property
     def wy(self) -> int:
