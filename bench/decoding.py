@@ -1,10 +1,12 @@
-"""The model of examples/transformer.py beside PyTorch eager: prefill, and decoding with a cache, by the wall clock.
+"""The model of examples/transformer.py beside PyTorch eager and ONNX Runtime's WebGPU provider, by the wall clock.
 
     python bench/decoding.py --adapter gpu --engine dawn --format float16 FILE.json
 
-Both have the same random weights of GPT-2's shape, and a cache that is allocated once. A sample of prefill is the last
+All have the same random weights of GPT-2's shape, and a cache that is allocated once. A sample of prefill is the last
 logits of a prompt; one of decoding is several tokens, each chosen on the device and fed back, at lengths that are new
-to the process, as in a conversation. Logits are compared first. PyTorch is left out if there is none with a GPU.
+to the process, as in a conversation. Logits are compared. PyTorch is left out if there is none with a GPU, and ONNX
+Runtime (`onnx_decoder.py`) if it lacks a package or an operator; its kernels are the same for all lengths, and its
+tokens are timed with and without graph capture. Ratios are of a peer's time to webmm's.
 """
 
 from __future__ import annotations
@@ -14,11 +16,14 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+from onnx_decoder import Task, in_onnx
 from results import header
 
 import webmm
@@ -124,6 +129,27 @@ def theirs(model: InTorch, prompt: list[list[int]], decoded: int, samples: int) 
         return logits, once, median(decode, samples) / decoded
 
 
+def difference(logits: Any, expected: Any) -> float:
+    """Return the largest error of the logits, of the largest that is expected."""
+    return float(np.abs(logits - expected).max() / np.abs(expected).max())
+
+
+def beside_onnx(task: Task, logits: Any, row: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries of ONNX Runtime; `onnx_error` is that of its logits, of all kinds of runs."""
+    found: dict[str, Any] = {}
+    errors = []
+    for timed in in_onnx(task, median):
+        errors.append(difference(timed.logits, logits[0]))
+        base = row["prefill_ms" if timed.kind == "prefill" else "token_ms"]
+        found[f"onnx_{timed.kind}_ms"] = round(timed.ms, 3)
+        found[f"onnx_{timed.kind}_ratio"] = round(timed.ms / base, 2)
+    if not errors:
+        return {}
+    packages = ("onnxruntime", "onnxruntime-ep-webgpu")
+    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    return {"onnx": versions, **found, "onnx_error": float(f"{np.max(errors):.1e}")}
+
+
 @click.command(help=__doc__)
 @click.option("--adapter", default="gpu", show_default=True)
 @click.option("--engine", default="auto", show_default=True)
@@ -136,7 +162,7 @@ def theirs(model: InTorch, prompt: list[list[int]], decoded: int, samples: int) 
 def main(
     adapter: str, engine: str, form: str, shape: str, tokens: int, decoded: int, samples: int, output: Path
 ) -> None:
-    """Measure both, print the times and write them to OUTPUT."""
+    """Measure all, print the times and write them to OUTPUT."""
     torch: Any = None
     with suppress(ImportError):
         import torch
@@ -150,10 +176,9 @@ def main(
         about = header(device.engine.version(), device.info)
     if torch and torch.cuda.is_available() and form in TOLERANCE:
         torch.backends.cuda.matmul.allow_tf32 = False
-        expected, *times = theirs(
-            InTorch(torch, weights, heads, form, tokens + (samples + WARM) * decoded), prompt, decoded, samples
-        )
-        error = float(np.abs(logits - expected).max() / np.abs(expected).max())
+        model = InTorch(torch, weights, heads, form, tokens + (samples + WARM) * decoded)
+        expected, *times = theirs(model, prompt, decoded, samples)
+        error = difference(logits, expected)
         assert error < TOLERANCE[form], f"the logits differ by {error:.1e} of the largest"
         row |= {
             "torch": torch.__version__,
@@ -164,8 +189,15 @@ def main(
             "prefill_ratio": round(times[0] / row["prefill_ms"], 2),
             "token_ratio": round(times[1] / row["token_ms"], 2),
         }
+    if form in TOLERANCE:
+        shaped = partial(random_weights, width, layers, vocabulary, context)
+        row |= beside_onnx(Task(shaped, heads, form, prompt[0], decoded, samples), logits, row)
     print(row)
     output.write_text(lines({**about, "problems": [row]}), encoding="utf-8")
+    error = row.get("onnx_error", 0.0)  # tested last: products of float16 that are also summed in it come close
+    assert form not in TOLERANCE or error < TOLERANCE[form], (
+        f"ONNX Runtime's logits differ by {error:.1e} of the largest"
+    )
 
 
 if __name__ == "__main__":

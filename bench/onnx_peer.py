@@ -131,7 +131,7 @@ def _timed(model: Model, mode: Mode, seconds: float) -> float:
 
 
 def _operands(model: Model) -> list[Any]:
-    return [_on_device(whole_numbers(dtype, *shape)) for dtype, shape in model.operands]
+    return [on_device(whole_numbers(dtype, *shape)) for dtype, shape in model.operands]
 
 
 def results(model: Model, mode: Mode = MODES[0]) -> list[NDArray[Any]]:
@@ -144,7 +144,7 @@ def _runner(model: Model, mode: Mode, operands: list[Any]) -> Any:
     import onnxruntime
 
     count = mode.nodes
-    session = onnxruntime.InferenceSession(_serialised(model, count), _options(mode.captured))
+    session = onnxruntime.InferenceSession(_serialised(model, count), options(mode.captured))
     binding = session.io_binding()
     for i, operand in enumerate(operands):
         binding.bind_ortvalue_input(f"x{i}", operand)
@@ -199,15 +199,17 @@ def _serialised(model: Model, count: int) -> bytes:
     return serialised
 
 
-def _options(captured: bool) -> Any:
+def options(captured: bool, optimised: bool = False) -> Any:
+    """Return a session's options: only this provider, with graph capture and graph optimisations or without."""
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.add_provider_for_devices([_provider()], {"enableGraphCapture": "1"} if captured else {})
-    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # keep the ten equal nodes
-    options.log_severity_level = 4
-    return options
+    found = onnxruntime.SessionOptions()
+    found.add_provider_for_devices([_provider()], {"enableGraphCapture": "1"} if captured else {})
+    found.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    levels = onnxruntime.GraphOptimizationLevel  # without optimisations, the ten equal nodes stay
+    found.graph_optimization_level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
+    found.log_severity_level = 4
+    return found
 
 
 @cache
@@ -223,7 +225,8 @@ def _provider() -> Any:
     return next(d for d in onnxruntime.get_ep_devices() if d.ep_name == plugin.get_ep_name())
 
 
-def _on_device(host: NDArray[Any]) -> Any:
+def on_device(host: NDArray[Any]) -> Any:
+    """Return an OrtValue on the device with the elements of `host`."""
     import onnxruntime
 
     _provider()
@@ -232,7 +235,7 @@ def _on_device(host: NDArray[Any]) -> Any:
 
 @cache
 def _marker() -> Any:
-    return _on_device(np.zeros(1, np.float32))
+    return on_device(np.zeros(1, np.float32))
 
 
 def _wait() -> None:
