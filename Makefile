@@ -11,8 +11,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 N ?= 500
 SEED ?= 0
-# One more than a small machine has cores: some of them wait for a browser.
-PROCESSES ?= 3
+PROCESSES ?= 2
 TOO_OLD := "the tests need Python 3.11 or newer, for Tint (wgpudawn): make clean test PYTHON=python3.12"
 
 .PHONY: bench test quick test-long ready lint unit fuzz soak web npm docs clean
