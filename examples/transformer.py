@@ -90,9 +90,10 @@ class Transformer:
         ids = tokens if isinstance(tokens, webmm.Array) else np.asarray(tokens)
         batch, count = ids.shape
         first = cache.length(0)
-        words, places = self._arrays["wte.weight"], self.device.array(np.arange(first, first + count, dtype=np.int32))
+        words = self._arrays["wte.weight"]
+        positions = self.device.array(np.arange(first, first + count, dtype=np.int32))
         x = words.take(ids.reshape(-1), axis=0).reshape(batch, count, self.width)
-        x = (x + self._arrays["wpe.weight"].take(places, axis=0)).reshape(-1, self.width)
+        x = (x + self._arrays["wpe.weight"].take(positions, axis=0)).reshape(-1, self.width)
         for i in range(self.layers):
             layer = f"h.{i}."
             qkv = self._linear(layer + "attn.c_attn", self._norm(layer + "ln_1", x))

@@ -306,6 +306,27 @@ def test_boolean_indices_are_refused(device):
                 array[key]
 
 
+def test_layouts_are_kept_for_equal_arguments_only(device):
+    # Views of the same layout are computed once; True and 1.0 equal 1, but NumPy takes them for something else.
+    x = device.array(np.arange(24, dtype=np.float32).reshape(2, 3, 4))
+    host = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    for _ in range(2):
+        assert np.array_equal(x[1, 0:1].numpy(), host[1, 0:1])
+        assert np.array_equal(x[1, :1, ::2].numpy(), host[1, :1, ::2])
+        assert np.array_equal(x[1][..., 1].numpy(), host[1][..., 1])
+        assert np.array_equal(x[np.int64(1)].numpy(), host[1])
+        assert np.array_equal(x.swapaxes(1, 0).numpy(), host.swapaxes(1, 0))
+        assert np.array_equal(x.transpose((1, 0, 2)).numpy(), x.transpose(1, 0, 2).numpy())
+        assert np.array_equal(x.reshape((4, 6)).numpy(), host.reshape(4, 6))
+        assert np.array_equal(x[1:].reshape(4, 3).numpy(), host[1:].reshape(4, 3))
+        with pytest.raises(ProblemError, match="indexed by integers"):
+            x[True, 0:1]
+        with pytest.raises(TypeError):
+            x.swapaxes(1.0, 0)
+        with pytest.raises(TypeError):
+            x.reshape((4.0, 6))
+
+
 def test_views_of_a_freed_array_raise(device):
     array = device.array(np.ones((3, 4), np.float32))
     array.free()

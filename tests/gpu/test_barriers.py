@@ -33,7 +33,7 @@ PERSISTENT = {"workgroups": 1}  # one workgroup for all tiles
 # As many parts as a workgroup has invocations, none of them empty: empty parts would hide a missing barrier.
 PARTS = {
     "reduce": {"splits": 256, "unroll": 1},
-    "normalise": {"lanes": 32, "unroll": 1},
+    "normalise": {"lanes": 32, "unroll": 1},  # a tree of five levels, which is compiled sooner than one of eight
     "attention": {
         "columns": 32,
         "values": 64,

@@ -9,7 +9,7 @@ from products import check_exactly, exact, small, whole_numbers
 
 import webmm
 from webmm import Device
-from webmm.engine.bindings import MAX_UNIFORMS
+from webmm.engine.bindings import ALIGNMENT
 from webmm.engine.launches import MAX_LAUNCHES
 from webmm.engine.transfer import LEAST
 from webmm.errors import ConfigError, DeviceLostError, ShaderError
@@ -126,12 +126,16 @@ def test_problems_of_other_sizes_share_a_bind_group(device, monkeypatch):
     assert not any(block.groups for block in blocks)
 
 
-def test_uniforms_of_queued_dispatches_stay(device):
+def test_uniforms_of_queued_dispatches_stay(monkeypatch):
     # More of them than a buffer holds, and than are cached, before the first dispatch has run.
-    one = device.array(np.ones((1, 1), np.float32))
-    with device.submissions.held():
-        found = [webmm.matmul(one, one, alpha=float(i)) for i in range(MAX_UNIFORMS + 200)]
-    assert [float(x.numpy()[0, 0]) for x in found] == [*range(MAX_UNIFORMS + 200)]
+    monkeypatch.setattr("webmm.engine.bindings.CHUNK", 4 * ALIGNMENT)
+    monkeypatch.setattr("webmm.engine.bindings.MAX_UNIFORMS", 3)
+    with Device() as device:
+        one = device.array(np.ones((1, 1), np.float32))
+        with device.submissions.held():
+            found = [webmm.matmul(one, one, alpha=float(i)) for i in range(14)]
+        assert len(device.launches.bindings.uniforms) == 3
+        assert [float(x.numpy()[0, 0]) for x in found] == [*range(14)]
 
 
 def test_threads_share_a_device(device):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import webmm
+from webmm import choose
 from webmm.errors import FreedArrayError, ProblemError
 
 LAYERS, BATCH, HEADS, CAPACITY, WIDTH = 2, 2, 3, 9, 8
@@ -40,6 +41,20 @@ def test_launches_of_all_lengths_are_kept():
         small = device.launches.limit
         with webmm.KVCache(device, 4, 1, 1, 300, 8):
             assert device.launches.limit >= 4 * 300 > small
+
+
+def test_the_layers_of_a_length_share_a_plan(device, monkeypatch):
+    run, chosen = choose.run, []
+    monkeypatch.setattr(choose, "run", lambda problem, *more: chosen.append(problem) or run(problem, *more))
+    with made(device) as cache:
+        for length in (1, 2, 3):
+            chosen.clear()
+            for layer in range(LAYERS):
+                k, v = (device.array(drawn(1)) for _ in range(2))
+                cache.append(layer, k, v)
+                assert np.array_equal(cache.keys(layer)[:, :, -1:].numpy(), k.numpy())
+                assert np.array_equal(cache.values(layer)[:, :, -1:].numpy(), v.numpy())
+            assert len(chosen) == 2, f"length {length}: the first layer's keys and values"
 
 
 def test_other_dtypes_are_converted(device):

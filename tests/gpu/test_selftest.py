@@ -108,6 +108,23 @@ def test_another_kernel_replaces_a_refused_shader(templates, two_candidates, fol
         assert set(verdicts.verdicts(selftest.verdicts_key(gpu)).values()) == {""}  # a refusal is no verdict on results
 
 
+def test_a_choice_serves_other_offsets_if_it_is_proven_there(monkeypatch):
+    with Device() as gpu:
+        ranked, searched, candidates = [], [], choose.candidates
+        monkeypatch.setattr(choose, "candidates", lambda *given: searched.append(given) or candidates(*given))
+        monkeypatch.setattr(choose, "refused", lambda kernel, problem, _: ranked.append(problem) or None)
+        x = gpu.array(np.arange(1024, dtype=np.float32))
+        for start in (0, choose.ALIKE, 5 * choose.ALIKE):
+            assert np.array_equal((x[start : start + 40] * 2).numpy(), 2 * np.arange(start, start + 40))
+        assert len(searched) == 1
+        assert len({*ranked}) == 3, "each offset is proven"
+        x[1:41] * 2  # aligned otherwise
+        assert len(searched) == 2
+        monkeypatch.setattr(choose, "refused", lambda kernel, problem, _: "no" if len(searched) == 2 else None)
+        x[2 * choose.ALIKE : 2 * choose.ALIKE + 40] * 2
+        assert len(searched) == 3, "the kernel is refused there, so that others are considered"
+
+
 def test_wrong_shaders_give_an_error_and_no_result(wrong, monkeypatch):
     monkeypatch.setattr(choose, "candidates", lambda *_: {Tile2D(): ""})
     with Device() as gpu, pytest.raises(UnsupportedError, match="tile_2d it computes wrong results: "):

@@ -139,13 +139,14 @@ def choose(problem: Problem, device: Device, tune: Tune | None = None) -> Kernel
     holds until this process adds or deletes records, corrections, rates or stages (`webmm.engine.generation`).
     """
     mode = tune or device.settings.tune
-    known: Kernel[Any] | None = device.choices.get((generation.current, problem, mode))
+    now = generation.current
+    known: Kernel[Any] | None = device.choices.get((now, problem, mode))
     if known is not None:
         return known
-    alike = _near_start(problem)
-    known = device.choices.get((generation.current, alike, mode)) if alike != problem else None
+    alike = (_near_start(problem), mode, ALIKE)  # apart from the choice for that problem, for which it was not proven
+    known = device.choices.get((now, *alike))
     if known is not None and refused(known, problem, device) is None:
-        return _keep(device, generation.current, problem, mode, known)
+        return _keep(device, known, now, problem, mode)
     if mode in ("quick", "auto"):
         hooks.above.tune(problem, device, mode)
     now = generation.current  # what changes from here on is not in this choice
@@ -156,8 +157,8 @@ def choose(problem: Problem, device: Device, tune: Tune | None = None) -> Kernel
             words = f"; ruled out: {'; '.join(reasons)}" if reasons else ""
             text = "%s %s %s %s: %s, %s%s"
             log.choice.info(text, problem.op, problem, problem.layout, problem.dtype.name, kernel, why, words)
-            _keep(device, now, problem, mode, kernel)
-            device.choices.setdefault((now, alike, mode), kernel)
+            _keep(device, kernel, now, problem, mode)
+            _keep(device, kernel, now, *alike)
             if mode != "off" and device.settings.probe:
                 hooks.above.probe(device)
             return kernel
@@ -166,7 +167,7 @@ def choose(problem: Problem, device: Device, tune: Tune | None = None) -> Kernel
 
 
 def _near_start(problem: Problem) -> Problem:
-    """Return the problem with offsets as small as their alignment allows: its kernels are those of `problem`.
+    """Return the problem with offsets as small as their alignment allows, for which the same kernels are the best.
 
     A cache of keys, or a table of which a model reads another row for each token, has a new offset at each call.
     """
@@ -176,11 +177,11 @@ def _near_start(problem: Problem) -> Problem:
     return problem.within(tuple(extent.start // ALIKE * ALIKE for extent in extents))
 
 
-def _keep(device: Device, now: int, problem: Problem, mode: Tune, kernel: Kernel[Any]) -> Kernel[Any]:
-    """Remember a choice of the generation `now`, and return it."""
+def _keep(device: Device, kernel: Kernel[Any], *key: Any) -> Kernel[Any]:
+    """Remember a choice under a key that begins with its generation, and return it."""
     if len(device.choices) >= MAX_CHOICES:
         device.choices.clear()
-    device.choices[now, problem, mode] = kernel
+    device.choices[key] = kernel
     return kernel
 
 

@@ -41,8 +41,8 @@ class Profiler(Protocol):
 class Core:
     """The parts of an open device and what is done with them alone; `Device` adds arrays and what is cached for calls.
 
-    `device` is the engine's; it is destroyed with this one if it is `owned`. `before_destroy` is called with
-    each block before its buffer is destroyed, `forget_pipeline` with each evicted pipeline.
+    `device` is the engine's; it is destroyed with this one if it is `owned`. `before_destroy` is called with each
+    block before its buffer is destroyed, `forget_pipeline` with each evicted pipeline.
     """
 
     def __init__(

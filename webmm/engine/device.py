@@ -148,7 +148,7 @@ class Device(Core):
         self.plans = Plans(self, self.launches)
         self.constants = allocate.Constants(self.array)
         # What `webmm.choose` keeps, by `webmm.engine.generation` and: problem and tune= (kernels), dtype (operations/s)
-        self.choices: dict[tuple[int, Problem, str], Any] = {}
+        self.choices: dict[tuple[Any, ...], Any] = {}  # kernels; see webmm.choose
         self.rates: dict[tuple[int, str], float] = {}
         self.learned: set[Any] = set()  # shapes or buckets of them that were tuned without success
         self.verdicts: dict[str, str] | None = None  # results of webmm.measure.selftest, loaded on first use

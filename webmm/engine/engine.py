@@ -16,7 +16,7 @@ from webmm.kernels.base import MatrixShape
 from webmm.wgsl.render import Dialect
 
 # A pipeline, its bind group, the grid of workgroups, and the dynamic offset of its uniform, if it has one.
-Dispatch = tuple[Any, Any, tuple[int, int, int], "int | None"]
+Dispatch = tuple[Any, Any, tuple[int, int, int], int | None]
 # A copy between buffers: the source, its first byte, the target, its first byte, and the number of bytes.
 Copy = tuple[Any, int, Any, int, int]
 

@@ -89,8 +89,8 @@ class Pool:
     """The buffers of one device.
 
     Callers hold the guard's lock, and a use of the device if buffers may be created or destroyed; `give_back()` and
-    `drop()` acquire both themselves. `before_destroy` is called with each block before its buffer is
-    destroyed: it must submit the work that needs the buffer.
+    `drop()` acquire both themselves. `before_destroy` is called with each block before its buffer is destroyed: it
+    must submit the work that needs the buffer.
     """
 
     def __init__(

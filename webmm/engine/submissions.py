@@ -21,7 +21,7 @@ from webmm.engine.launch import Launch
 from webmm.engine.pool import Block
 from webmm.errors import WebmmError
 
-PAUSE = 1e-3  # seconds between two calls after which the device is assumed to be idle, and the host slow
+PAUSE = 1e-3  # seconds between two calls after which the device is assumed to be idle
 PER_SUBMISSION = 16  # launches at most
 BUSY = 1e-3  # seconds of work per submission, estimated by `minimum_seconds()`
 TICK = 5e-4  # seconds between two checks of the thread, and the age at which it submits
