@@ -176,6 +176,15 @@ def test_debug_takes_tiles_that_fit_the_device(webmm: Cli) -> None:
     assert (done.returncode, done.stdout.splitlines()[-1][-5:]) == (0, "right")
     done = webmm("debug", "blocked", *at, "--set", "bq=64")
     assert "needs 45,568 bytes of workgroup memory" in done.stderr
+    done = webmm("debug", "matrix_unit", *at, "--dtype", "float16")
+    assert "needs matrix units, lavapipe has none" in done.stderr
+
+
+def test_debug_does_not_unroll_loops(webmm: Cli) -> None:
+    # With 16 copies of its inner loop, the text of `packed` has 260,000 characters, and lavapipe compiled it for over 13 minutes.
+    done = webmm("debug", "packed", 9, 10, 11, "--op", "quantized", "--at", "1,2", "--set", "bm=32", "--set", "bn=32")
+    assert (done.returncode, done.stdout.splitlines()[-1][-5:]) == (0, "right")
+    assert "unroll=1," in done.stdout
 
 
 def test_debug_shows_each_step_next_to_numpy(webmm: Cli) -> None:

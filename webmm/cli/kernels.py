@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -153,6 +154,8 @@ def debug(
 
     def inspect(device: Device) -> Any:
         stage = configure(kernel, given, known.name, device.capabilities)
+        if "unroll" in stage.config and "unroll" not in given:
+            stage = dataclasses.replace(stage, unroll=1)  # the same steps; else each copy of the loop's body records
         return inspect_each(device, stage, problem, at)
 
     right = report.run(open_device, inspect, shown, as_json)

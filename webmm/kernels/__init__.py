@@ -111,8 +111,8 @@ def label_of(record: Record) -> str:
 def configure(name: str, settings: Mapping[str, str], op: str = "gemm", offered: Capabilities | None = None) -> Any:
     """Return the op's kernel called `name` with tunables set from text, such as {"bm": "64"}.
 
-    The others are the stage's defaults, or those for a device whose capabilities are `offered`. Raises ConfigError for
-    an unknown op, kernel or tunable, and for a value that is not of the field's type.
+    The others are the stage's defaults, or those for a device whose capabilities are `offered`, if these go together.
+    Raises ConfigError for an unknown op, kernel or tunable, and for a value that is not of the field's type.
     """
     cls = kernel_class(name, op)
     fields = {field.name: field for field in dataclasses.fields(cls)}
@@ -122,7 +122,9 @@ def configure(name: str, settings: Mapping[str, str], op: str = "gemm", offered:
             known = ", ".join(fields) or "it has none"
             raise ConfigError(f"{name} has no tunable {key!r}; its tunables: {known}")
         values[key] = _parse(f"{name}.{key}", text, fields[key].default)
-    return cls(**values) if offered is None else dataclasses.replace(cls.on(offered), **values)
+    made = cls(**values)
+    adapted = made if offered is None else dataclasses.replace(cls.on(offered), **values)
+    return made if adapted.invalid() else adapted
 
 
 def _parse(name: str, text: str, default: object) -> object:
