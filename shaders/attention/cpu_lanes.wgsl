@@ -29,6 +29,7 @@ var<workgroup> weights: array<array<vec4f, STEP / 4u>, TM>; // or scores
 {{ attention.store4() }}
 {{ attention.range() }}
 {{ attention.score4() }}
+{% set watched = "pair * params.queries + row, dbg_col(0u, params.value_width)" %}
 {% set rows, fours, quads = range(kernel.tm), range(kernel.tn // 4), range(kernel.tk // 4) %}
 {# sums += A[0..TM, 0..3] · B[0..3, lane]: `a` writes the load of a lane's row of A, `b` that of a row of B. #}
 {% macro multiply(sum, count, a, b) %}
@@ -127,6 +128,7 @@ load_q4(q_base, {{ "min(" ~ row ~ ", params.queries - 1u)" if s.edge_q else row 
 {% set seen = within if s.left or s.right else "keys" ~ j ~ " < vec4u(last.y)" %}
             score{{ j }} = select(vec4f(HIDDEN), score{{ j }}, {{ seen }});
 {% endif %}
+            dbg_k(SCORE, {{ watched }}, key{{ j }}, score{{ j }});
             let pair{{ j }} = max(score{{ j }}.xy, score{{ j }}.zw);
 {% endfor %}
             var own = pair0;
@@ -136,14 +138,17 @@ load_q4(q_base, {{ "min(" ~ row ~ ", params.queries - 1u)" if s.edge_q else row 
             let larger = max(top_{{ r }}, subgroupMax(max(own.x, own.y)));
             let shrink = exp2(top_{{ r }} - larger);
             top_{{ r }} = larger;
+            dbg(TOP, {{ watched }}, k0 + STEP - 1u, larger);
             var sum = vec4f();
 {% for j in quads %}
             let weight{{ j }} = exp2(score{{ j }} - larger);
+            dbg_k(WEIGHT, {{ watched }}, key{{ j }}, weight{{ j }});
             weights[{{ r }}][at{{ j }}] = weight{{ j }};
             sum += weight{{ j }};
 {% endfor %}
             sum_{{ r }} = fma(sum_{{ r }}, shrink, dot(sum, vec4f(1.0)));
-        {% for j in fours %}
+            dbg(SUM, {{ watched }}, key{{ kernel.tk // 4 - 1 }} + 3u, sum_{{ r }});
+{% for j in fours %}
             acc_{{ r }}_{{ j }} *= shrink;
 {% endfor %}
         }
@@ -171,6 +176,12 @@ weights[lane % TM{% if i %} + {{ i }}u * LANES{% endif %}][at / 4u]
 {% endif %}
 {{ multiply("acc", fours, p, v) }}
         }
+{% for r in rows %}
+{% for j in fours %}
+{% set row %}{{ "min(start + " ~ r ~ "u, params.queries - 1u)" if s.edge_q else "start + " ~ r ~ "u" }}{% endset %}
+        dbg_n(ACC, pair * params.queries + {{ row }}, column{{ " + " ~ j ~ "u * SPREAD" if j }}, k0 + STEP - 1u, acc_{{ r }}_{{ j }});
+{% endfor %}
+{% endfor %}
         workgroupBarrier(); // the subgroup is done with the weights before it overwrites them
     }
     //# end

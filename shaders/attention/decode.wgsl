@@ -33,6 +33,10 @@ var<workgroup> tops: array<vec2f, SUBGROUPS * TM>; // the largest score, and the
 {{ attention.score() }}
 {% set rows, unroll = range(kernel.tm), range(kernel.unroll) %}
 {% set columns, values = range(kernel.columns // 4 // kernel.sharers), range(kernel.values // 4 // kernel.sharers) %}
+{# Debugger: the row of a query, any column, and the place of a key, if this group of lanes has one. #}
+{% macro watched(r) %}(entry * params.heads + head{{ r }}) * params.queries + query{{ r }}{% endmacro %}
+{% macro slot(u) %}select(0xffffffffu, key{{ u }}, key{{ u }} < last){% endmacro %}
+{% set any_column = "dbg_col(0u, VALUES)" %}
 {# The distances between lanes whose numbers differ in one bit, from `first` to below `end`. #}
 {% macro exchanged(name, first, end, expression) %}
 {% for bit in range(8) if first <= 2 ** bit < end %}
@@ -114,11 +118,13 @@ fn main(
 {% set ranged %}key{{ u }} >= seen{{ r }}.x && key{{ u }} < min(last, seen{{ r }}.y){% endset %}
 {% set seen = ranged if s.left or s.right else "key" ~ u ~ " < last" %}
         let score{{ r }}_{{ u }} = select(HIDDEN, {{ score }}, {{ seen }});
+        dbg(SCORE, {{ watched(r) }}, {{ any_column }}, {{ slot(u) }}, score{{ r }}_{{ u }});
 {% endfor %}
 {% set largest %}{% for u in unroll %}max(score{{ r }}_{{ u }}, {% endfor %}top{{ r }}{% endset %}
         let larger{{ r }} = {{ largest }}{{ ")" * kernel.unroll }};
         let shrink{{ r }} = exp2(top{{ r }} - larger{{ r }});
         top{{ r }} = larger{{ r }};
+        dbg(TOP, {{ watched(r) }}, {{ any_column }}, {{ slot(0) }}, larger{{ r }});
         sum{{ r }} *= shrink{{ r }};
 {% for c in values %}
         acc{{ r }}_{{ c }} *= shrink{{ r }};
@@ -126,9 +132,14 @@ fn main(
 {% for u in unroll %}
         let weight{{ r }}_{{ u }} = exp2(score{{ r }}_{{ u }} - larger{{ r }});
         sum{{ r }} += weight{{ r }}_{{ u }};
+        dbg(WEIGHT, {{ watched(r) }}, {{ any_column }}, {{ slot(u) }}, weight{{ r }}_{{ u }});
 {% for c in values %}
         acc{{ r }}_{{ c }} = fma(vec4f(weight{{ r }}_{{ u }}), v{{ u }}_{{ c }}, acc{{ r }}_{{ c }});
 {% endfor %}
+{% endfor %}
+        dbg(SUM, {{ watched(r) }}, {{ any_column }}, {{ slot(0) }}, sum{{ r }});
+{% for c in values %}
+        dbg_n(ACC, {{ watched(r) }}, column + {{ 4 * c }}u * SHARERS, {{ slot(0) }}, acc{{ r }}_{{ c }});
 {% endfor %}
 {% endfor %}
     }

@@ -50,7 +50,9 @@ fn main(
 {% for j in range(4) %}
         if (first_key + {{ j }}u * WX < params.keys) {
             let score = scored(dot(acc{{ i }}{{ j }}, vec4f(1.0)), mask_base, row{{ i }}, key{{ j }});
-            scores[line + key{{ j }}] = select(HIDDEN, score, key{{ j }} >= seen.x && key{{ j }} < seen.y);
+            let seen_score = select(HIDDEN, score, key{{ j }} >= seen.x && key{{ j }} < seen.y);
+            dbg(SCORE, pair * params.queries + row{{ i }}, dbg_col(0u, params.value_width), key{{ j }}, seen_score);
+            scores[line + key{{ j }}] = seen_score;
         }
 {% endfor %}
     }

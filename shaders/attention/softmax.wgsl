@@ -56,7 +56,12 @@ fn main(
     }
 {{ combined("sum", "a + b") }}
     let scale = select(1.0 / all_sum, 0.0, all_sum == 0.0);
+{% set watched = "pair * params.queries + start, dbg_col(0u, params.value_width)" %}
+    dbg(TOP, {{ watched }}, params.keys - 1u, all_top);
+    dbg(SUM, {{ watched }}, params.keys - 1u, all_sum);
     for (var key = seen.x + lane; key < seen.y; key += LANES) {
-        scores[line + key] = exp2(scores[line + key] - all_top) * scale;
+        let weight = exp2(scores[line + key] - all_top);
+        dbg(WEIGHT, {{ watched }}, key, weight);
+        scores[line + key] = weight * scale;
     }
 }

@@ -39,6 +39,7 @@ fn main(
 {% set seen %}key >= seen{{ i }}.x && key < seen{{ i }}.y{% endset %}
         let weight{{ i }} = {{ "select(0.0, " ~ weight ~ ", " ~ seen ~ ")" if s.left or s.right else weight }};
         acc{{ i }} = fma(vec4f(weight{{ i }}), value, acc{{ i }});
+        dbg_n(ACC, pair * params.queries + row{{ i }}, column, key, acc{{ i }});
 {% endfor %}
     }
     //# end

@@ -17,8 +17,11 @@ from webmm.dtypes import BF16, BOOL, F64
 from webmm.errors import ConfigError, ProblemError
 from webmm.kernels import STAGES, configure
 from webmm.kernels.attention.blocked import Blocked
+from webmm.kernels.attention.cpu_lanes import CpuLanes as AttentionLanes
+from webmm.kernels.attention.decode import Decode
 from webmm.kernels.attention.online import Online
 from webmm.kernels.attention.pipelined import Pipelined
+from webmm.kernels.attention.three_calls import ThreeCalls
 from webmm.kernels.elementwise.map import Map
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.normalise.row_tiles import RowTiles as NormalisedRowTiles
@@ -102,6 +105,16 @@ CASES = [
             Pipelined(16, 16, 8, 16, 2, 4, combine="shuffle", direct="none"),
         )
     ),
+    *(
+        ("attention:causal", kernel, (45, 45, 14, 2), WEIGHED, [(0, 44, 5), (1, query, 13)])
+        for kernel, query in (
+            (ThreeCalls(), 44),
+            (AttentionLanes(tm=4, tk=4, tn=4), 41),
+            (AttentionLanes(tm=1, tk=8, tn=4, load="buffer"), 43),
+            (Decode(32, 32, 64, 8, 4, 4, 1), 40),
+            (Decode(32, 32, 64, 8, 2, 2, 2, splits=4), 44),
+        )
+    ),
     ("elementwise:gelu", Map(size=8), (1, 64, 1), {"LOADED", "RESULT"}, [(0, 0), (63, 0)]),
     ("elementwise:relu", Map(size=8, unroll=2), (1, 63, 1), {"LOADED", "RESULT"}, [(5, 0), (62, 0)]),
 ]
@@ -144,6 +157,17 @@ EDITS = [
     ("weights", Vector(lanes=8, tm=2), "common/weights.wgsl", "<< BITS) - 1u", "<< BITS) - 2u", "LOADED_B", ""),
     ("normalise:softmax", Rows(lanes=32), "common/normalise.wgsl", "* scale", "", "RESULT", ""),
     ("attention:full", Online(8, 8), "attention/online.wgsl", "fma(sum, shrink, ", "(sum + ", "SUM", ""),
+    (
+        "attention:full",
+        Decode(32, 32, 64, 8, 4),
+        "attention/decode.wgsl",
+        "sum{{ r }} *= shrink{{ r }};",
+        "",
+        "SUM",
+        "",
+    ),
+    ("attention:full", ThreeCalls(), "attention/softmax.wgsl", "let weight = exp2(", "let weight = exp(", "WEIGHT", ""),
+    ("attention:full", AttentionLanes(), "attention/cpu_lanes.wgsl", "{ j }} *= shrink;", "{ j }} *= 1.0;", "ACC", ""),
     ("elementwise:gelu", Map(size=8), "epilogues/gelu.wgsl", "0.5 * tail", "0.6 * tail", "RESULT", ""),
 ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -63,10 +65,16 @@ class AttentionSubject(Subject):
         scores, delta = given.scores(entry, of_entry, np.array([query]))
         return self.padded(LOG2E * scores[0], -np.inf), self.padded(LOG2E * delta[0])
 
-    def first(self, given: Given, row: int) -> int:
-        """Return the first key of the tile of queries: steps of several keys begin there."""
-        query = row % self.problem.queries
-        return int(np.argmax(given.seen(0, np.array([query - query % self.kernel.tile_q]))[0]))
+    @property
+    def reach(self) -> int:
+        """Keys of an update of a maximum and its sums."""
+        return min(int(self.kernel.inner_step), self.length)
+
+    def range(self, given: Given, row: int) -> tuple[int, int]:
+        """Return the key at which the steps of a query's tile begin, and the one before which they end."""
+        queries = self.problem.queries
+        seen = np.any(given.seen(0, np.array(self.kernel.together(row % queries, queries))), axis=0)
+        return int(self.kernel.begins(int(np.argmax(seen)))), len(seen) - int(np.argmax(seen[::-1]))
 
     def reference(self, row: int, col: int) -> Reference:
         """Return the score and weight of each key, and after each step of keys the maximum and both sums."""
@@ -76,11 +84,15 @@ class AttentionSubject(Subject):
         entry, of_entry = divmod(head, p.heads)
         scores, delta = self.scores(given, row)
         v = self.padded(given.v[entry, of_entry // p.group, :, col])
-        first = self.first(given, row)
-        parts = np.array([self.kernel.part(max(0, key - first)) for key in range(self.steps)])
+        first, end = self.range(given, row)
+        keys = [max(0, key - first) for key in range(self.steps)]
+        parts, teams = (np.array([of(key, end - first) for key in keys]) for of in (self.kernel.part, self.kernel.team))
         numpy, slack = blank(scores, delta)
-        for team in range(first, first + self.kernel.tile_k, self.reach):  # each with a maximum of its own
-            running(numpy, slack, v, parts, range(team, self.steps, self.kernel.tile_k), self.reach)
+        for team in np.unique(teams[first:]):  # each with a maximum of its own
+            own = first + np.flatnonzero(teams[first:] == team)
+            running(numpy, slack, v, parts, [own[i : i + self.reach] for i in range(0, len(own), self.reach)])
+        if self.kernel.normalised:
+            normalise(numpy, slack, v, self.length)
         result, allowed = given.rows(entry, of_entry, np.array([query]))
         return Reference(
             *(f"o[{head}, {query}, {col}]", self.length, HEADS),
@@ -105,8 +117,7 @@ def running(
     slack: dict[str, Floats],
     v: Floats,
     parts: NDArray[np.intp],
-    steps: range,
-    reach: int,
+    steps: Sequence[NDArray[np.intp]],
 ) -> None:
     """Fill in the values of each group of HEADS at each key of some steps, and their allowed errors.
 
@@ -118,13 +129,13 @@ def running(
     count, top, rough = int(parts.max()) + 1, LEAST_SCORE, 0.0
     corrected, sums, sums_off = 0, np.zeros(count), np.zeros(count)
     out, out_off = 0.0, 0.0
-    for at in (slice(begin, begin + reach) for begin in steps):
+    for at in steps:
         larger = max(top, float(scores[at].max()))
         shrink, corrected, top = 2.0 ** (top - larger), corrected + (larger > top), larger
         rough = max(rough, float(delta[at].max()))
         weights = np.exp2(scores[at] - top)
         far = np.where(weights > 0, top - scores[at], 0.0)
-        off = weights * (np.expm1(2 * rough) + (1 + corrected) * F32.exp_error + 2 * F32.eps * (far + at.stop))
+        off = weights * (np.expm1(2 * rough) + (1 + corrected) * F32.exp_error + 2 * F32.eps * (far + at[-1] + 1))
         sums = sums * shrink + np.bincount(parts[at], weights, count)
         sums_off = sums_off * shrink + np.bincount(parts[at], off, count)
         out = out * shrink + float(weights @ v[at])
@@ -134,3 +145,12 @@ def running(
             *(("sum", sums[parts[at]], sums_off[parts[at]] + F32.tiny), ("o", out, out_off + F32.tiny)),
         ):
             numpy[name][at], slack[name][at] = value, error
+
+
+def normalise(numpy: dict[str, Floats], slack: dict[str, Floats], v: Floats, length: int) -> None:
+    """Make the sums of weighted rows of v those of weights that were divided by their sum, after each key."""
+    weights, off = (x["weight"][:length] for x in (numpy, slack))
+    total, total_off = float(numpy["sum"][length - 1]), float(slack["sum"][length - 1])
+    rough = off / total + weights / total * (total_off / total + F32.eps * np.arange(3, length + 3))
+    numpy["o"][:length] = np.cumsum(weights * v[:length]) / total
+    slack["o"][:length] = np.cumsum(rough * np.abs(v[:length])) + F32.tiny

@@ -121,6 +121,7 @@ class AttentionKernel(Kernel[Attention]):
 
     op = "attention"
     params: ClassVar[type[Params]] = AttentionParams
+    normalised: ClassVar[bool] = False  # whether weights are divided by their sum before they are multiplied by v
     edges: ClassVar[str] = ""  # whether its text has tests for partial tiles of queries, "q", and of keys, "k"
 
     @property
@@ -213,10 +214,28 @@ class AttentionKernel(Kernel[Attention]):
         del x
         return FOUR
 
-    def part(self, key: int) -> int:
-        """Return the number of the sum of weights that has a key, counted from a step's first; 0 if there is one."""
-        del key
+    @property
+    def inner_step(self) -> int:
+        """The keys after which a maximum and its sums are updated."""
+        return 1
+
+    def together(self, query: int, queries: int) -> range:
+        """Return the queries whose keys its steps cover when it computes this one."""
+        start = query - query % self.tile_q
+        return range(start, min(start + self.tile_q, queries))
+
+    def begins(self, first: int) -> int:
+        """Return the key at which its steps begin if queries see keys from `first` on."""
+        return first
+
+    def team(self, key: int, count: int) -> int:
+        """Return the number of the maximum that has a key, of `count` from the first step on; 0 if there is one."""
+        del key, count
         return 0
+
+    def part(self, key: int, count: int) -> int:
+        """Return the number of the sum of weights that has it; by default a maximum has one."""
+        return self.team(key, count)
 
     def places(self, problem: Attention) -> dict[str, tuple[str, str]]:
         """Return the places of the elements of each buffer, and their numbers."""

@@ -101,9 +101,9 @@ class Blocked(HeldRows):
         """The keys after which there are a new maximum and new sums."""
         return self.bk
 
-    def part(self, key: int) -> int:
+    def part(self, key: int, count: int) -> int:
         """Return the invocation, of those that share a query, whose sum has a key."""
-        return key // FOUR % self.wx
+        return self.team(key, count) * self.wx + key // FOUR % self.wx
 
     @property
     def tk(self) -> int:

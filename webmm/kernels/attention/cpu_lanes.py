@@ -75,6 +75,20 @@ class CpuLanes(OneSubgroup[Attention], AttentionKernel):
         return self.lanes * self.tk
 
     @property
+    def inner_step(self) -> int:
+        """A step of all lanes."""
+        return self.tile_k
+
+    def begins(self, first: int) -> int:
+        """Return the first key of the step that has it."""
+        return first // self.tile_k * self.tile_k
+
+    def part(self, key: int, count: int) -> int:
+        """Return the lane whose sum has a key."""
+        del count
+        return key // FOUR % self.lanes
+
+    @property
     def tile_v(self) -> int:
         """The columns of all lanes."""
         return self.lanes * self.tn

@@ -75,6 +75,21 @@ class Decode(HeldRows):
         return self.size // self.sharers * self.unroll
 
     @property
+    def inner_step(self) -> int:
+        """The keys that a group of lanes loads at once."""
+        return self.unroll
+
+    def together(self, query: int, queries: int) -> range:
+        """Return all queries: they share the keys that any of them sees."""
+        del query
+        return range(queries)
+
+    def team(self, key: int, count: int) -> int:
+        """Return the group of lanes, of those of all splits, that has a key."""
+        groups, share = self.size // self.sharers, ceil_div(count, self.splits)
+        return key // share * groups + key % share % groups
+
+    @property
     def after(self) -> tuple[Kernel[Attention], ...]:
         """The dispatch that combines the results, if keys are divided."""
         return (Combine(self.values, self.splits),) if self.splits > 1 else ()

@@ -64,9 +64,10 @@ class Pipelined(Blocked):
         """The keys of a step of all teams."""
         return self.bk * self.teams
 
-    def part(self, key: int) -> int:
-        """Return the invocation, of those that share a query, whose sum has a key."""
-        return key // self.bk % self.teams * self.wx + key // FOUR % self.wx
+    def team(self, key: int, count: int) -> int:
+        """Return the team that has a key."""
+        del count
+        return key // self.bk % self.teams
 
     def unrolled(self, count: int) -> int:
         """Return a divisor of `count`."""

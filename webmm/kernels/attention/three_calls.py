@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webmm.kernels.attention.base import FOUR, AttentionChoices, AttentionKernel, others
-from webmm.kernels.base import Binding, Kernel, Scratch, Texture, ceil_div, fold, tunable
+from webmm.kernels.base import INDEX_LIMIT, Binding, Kernel, Scratch, Texture, ceil_div, fold, tunable
 from webmm.kernels.sizes import folded
 from webmm.problems.attention import Attention
 
@@ -60,6 +60,7 @@ class ThreeCalls(Tile):
     name = "three_calls"
     follows = ""
     summary = "a product, a softmax and a product, with the scores in memory"
+    normalised = True
 
     lanes: int = tunable(64, (1, 32, 64, 256), "invocations that share a row of the softmax")
 
@@ -72,6 +73,11 @@ class ThreeCalls(Tile):
     def before(self) -> tuple[Kernel[Attention], ...]:
         """The scores, and their softmax."""
         return Scores(self.wx, self.wy), Softmax(self.lanes)
+
+    @property
+    def inner_step(self) -> int:
+        """All keys: a row has its maximum and sum before it is multiplied."""
+        return INDEX_LIMIT
 
     def scratch(self, problem: Attention) -> tuple[Texture | Scratch, ...]:
         """A score for each query and key of every head."""
