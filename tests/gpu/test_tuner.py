@@ -215,7 +215,7 @@ def test_only_the_first_product_of_a_bucket_is_tuned(folder, monkeypatch):
         assert {(r.m, r.n, r.k, r.layout, r.dtype) for r in kept} == {(60, 60, 70, "nt", "float32")}
         webmm.matmul(a[:50], a.T, tune="auto")  # the same bucket
         webmm.matmul(a.T, a)  # another bucket, but without tune=
-        (kernel,) = {kernel for (_, _, mode), kernel in gpu.choices.items() if mode == "auto"}
+        (kernel,) = {kernel for (_, _, mode, *_), kernel in gpu.choices.items() if mode == "auto"}
         assert (kernel.name, kernel.config) == (kept[0].kernel, kept[0].config)
         portable = choose.choose(gemm(60, 60, 70, transpose_b=True), gpu, "off")
         assert portable == next(iter(choose.candidates(gemm(60, 60, 70, transpose_b=True), gpu, "off")))

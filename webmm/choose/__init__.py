@@ -198,7 +198,9 @@ def run(problem: Problem, device: Device, *arrays: Array, tune: Tune | None = No
         if lean is None:
             raise
         log.choice.warning("%s: too little memory for %s (%s); using %s", problem, kernel, error, lean)
-        device.choices[generation.current, problem, tune or device.settings.tune] = lean
+        mode = tune or device.settings.tune
+        for key in ((problem, mode), (_near_start(problem), mode, ALIKE)):
+            _keep(device, lean, generation.current, *key)
         device.run(lean, problem, *arrays)
 
 
