@@ -14,6 +14,7 @@ import statistics
 from typing import Any
 
 from webmm import Device
+from webmm.cases.base import blank
 from webmm.engine.launch import Launch
 from webmm.engine.timing import time_launch
 from webmm.kernels.base import Kernel
@@ -22,7 +23,6 @@ from webmm.kernels.gemm.subgroup import Subgroup
 from webmm.kernels.reduce.row_tiles import RowTiles
 from webmm.kernels.reduce.tree import Alone
 from webmm.kernels.subgroups import SIZE_CONTROL
-from webmm.measure.bench import blank
 from webmm.problems.base import Problem
 from webmm.problems.gemm import gemm
 from webmm.problems.reduce import reduction

@@ -82,23 +82,28 @@ class Transformer:
         width = self.width // self.heads
         return webmm.KVCache(self.device, self.layers, batch, self.heads, capacity, width, self.dtype)
 
-    def __call__(self, tokens: ArrayLike | webmm.Array, cache: webmm.KVCache) -> webmm.Array:
+    def __call__(
+        self, tokens: ArrayLike | webmm.Array, cache: webmm.KVCache, at: webmm.Array | None = None
+    ) -> webmm.Array:
         """Return the logits (batch, tokens, vocabulary) that follow each of `tokens`, (batch, tokens), in float32.
 
-        The tokens come after those in `cache`, to which their keys and values are added.
+        The tokens come after those in `cache`, to which their keys and values are added; or it is one token of each
+        sequence, whose positions are `at`, an int32 array (batch,): then no size depends on them.
         """
         ids = tokens if isinstance(tokens, webmm.Array) else np.asarray(tokens)
         batch, count = ids.shape
         first = cache.length(0)
         words = self._arrays["wte.weight"]
-        positions = self.device.array(np.arange(first, first + count, dtype=np.int32))
+        positions = self.device.array(np.arange(first, first + count, dtype=np.int32)) if at is None else at
+        lengths = None if at is None else at + 1
         x = words.take(ids.reshape(-1), axis=0).reshape(batch, count, self.width)
-        x = (x + self._arrays["wpe.weight"].take(positions, axis=0)).reshape(-1, self.width)
+        places = self._arrays["wpe.weight"].take(positions, axis=0).reshape(-1, count, self.width)
+        x = (x + places).reshape(-1, self.width)
         for i in range(self.layers):
             layer = f"h.{i}."
             qkv = self._linear(layer + "attn.c_attn", self._norm(layer + "ln_1", x))
             q, k, v = qkv.reshape(batch, count, 3, self.heads, -1).transpose(2, 0, 3, 1, 4)
-            attended = webmm.attention(q, *cache.append(i, k, v), causal="end")
+            attended = webmm.attention(q, *cache.append(i, k, v, at=at), causal="end", lengths=lengths)
             merged = attended.swapaxes(1, 2).reshape(-1, self.width)
             x = self._linear(layer + "attn.c_proj", merged, "x + b + r", r=x)
             hidden = self._linear(layer + "mlp.c_fc", self._norm(layer + "ln_2", x), "gelu_tanh(x + b)")
@@ -120,15 +125,19 @@ class Transformer:
 def generate(model: Transformer, prompt: ArrayLike, count: int) -> NDArray[np.int32]:
     """Return the `count` tokens that are most likely to follow each prompt, (batch, tokens), one after another.
 
-    Each is chosen and fed back on the device; the host only reads them all at the end.
+    Each is chosen and fed back on the device; the host only reads them all at the end. A step is captured: the work of
+    its hundred calls in Python is done once.
     """
     start = np.asarray(prompt)
     if count < 1:
         raise webmm.ProblemError(f"the number of tokens to generate must be at least 1, not {count}")
     with model.cache(len(start), start.shape[1] + count) as cache:
         found = [model(start, cache)[:, -1:].argmax(-1)]
-        while len(found) < count:
-            found.append(model(found[-1], cache).argmax(-1))
+        at = model.device.array(np.full(len(start), start.shape[1], np.int32))
+        with webmm.capture(lambda token, at: (model(token, cache, at).argmax(-1), at + 1)) as step:
+            while len(found) < count:
+                token, at = step(found[-1], at)
+                found.append(token)
         return np.concatenate([x.numpy() for x in found], axis=1)
 
 

@@ -28,6 +28,7 @@ from webmm.wgsl.render import Shader, render  # now, since `webmm.wgsl.render` i
 
 if TYPE_CHECKING:  # loaded at their first use, from the modules in _PUBLIC: a program needs few of them
     from webmm.calls.attention import attention
+    from webmm.calls.capture import capture
     from webmm.calls.compute import compute
     from webmm.calls.einsum import einsum
     from webmm.calls.elementwise import gelu, map
@@ -73,6 +74,7 @@ __all__ = [
     "astype",
     "attention",
     "benchmark",
+    "capture",
     "compute",
     "concatenate",
     "dequantize",
@@ -104,6 +106,7 @@ __all__ = [
 
 _PUBLIC = {
     "calls.attention": "attention",
+    "calls.capture": "capture",
     "calls.compute": "compute",
     "calls.einsum": "einsum",
     "calls.elementwise": "gelu map",

@@ -179,7 +179,8 @@ weights[lane % TM{% if i %} + {{ i }}u * LANES{% endif %}][at / 4u]
 {% for r in rows %}
 {% for j in fours %}
 {% set row %}{{ "min(start + " ~ r ~ "u, params.queries - 1u)" if s.edge_q else "start + " ~ r ~ "u" }}{% endset %}
-        dbg_n(ACC, pair * params.queries + {{ row }}, column{{ " + " ~ j ~ "u * SPREAD" if j }}, k0 + STEP - 1u, acc_{{ r }}_{{ j }});
+{% set col = "column" ~ (" + " ~ j ~ "u * SPREAD" if j else "") %}
+        dbg_n(ACC, pair * params.queries + {{ row }}, {{ col }}, k0 + STEP - 1u, acc_{{ r }}_{{ j }});
 {% endfor %}
 {% endfor %}
         workgroupBarrier(); // the subgroup is done with the weights before it overwrites them

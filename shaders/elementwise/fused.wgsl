@@ -53,17 +53,21 @@ fn main(
         let at =
             vec4u(block / params.lengths.y, block % params.lengths.y, plane % params.lengths.z, i % params.lengths.w);
 {% if s.taken %}
+{% if s.put %}
+        // x1 holds the indices along an axis of y at which elements are put.
+{% else %}
         // x1 holds the indices of the elements of x0 to take along an axis.
+{% endif %}
         let taken = {{ stored.load(s.operands[1], "x1", "place(at, params.x1_strides, params.x1_offset)") }};
         let moved = min(u32(max(taken, 0i)), params.taken_length - 1u) * params.taken_stride;
 {% endif %}
 {% for type in s.operands %}
-{% set x, moved = "x" ~ loop.index0, " + moved" if s.taken and loop.first else "" %}
+{% set x, moved = "x" ~ loop.index0, " + moved" if s.taken and loop.first and not s.put else "" %}
         let p{{ loop.index0 }} = place(at, params.{{ x }}_strides, params.{{ x }}_offset){{ moved }};
         let v{{ loop.index0 }} = {{ stored.load(type, x, "p" ~ loop.index0) }};
 {% endfor %}
         let v = value({{ s.passed("") }});
-        {{ out.store("place(at, params.y_strides, params.y_offset)", "v") }}
+        {{ out.store("place(at, params.y_strides, params.y_offset)" ~ (" + moved" if s.put else ""), "v") }}
     }
 {% endif %}
 }

@@ -19,6 +19,7 @@ from tiles import problems
 
 from webmm import Device
 from webmm.cases.attention import plain
+from webmm.cases.base import blank
 from webmm.choose import refused
 from webmm.dtypes import F32
 from webmm.engine.launches import testing
@@ -27,7 +28,6 @@ from webmm.errors import UnsupportedError
 from webmm.kernels import STAGES
 from webmm.kernels.base import Kernel
 from webmm.kernels.subgroups import LEAST_SIZE
-from webmm.measure.bench import blank
 from webmm.measure.selftest import prove
 
 OTHERS = (4, 8, 16, 32, 64)

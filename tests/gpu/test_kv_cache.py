@@ -1,10 +1,14 @@
 """KVCache: what is appended is what its views show, in place, also while plans repeat; refusals leave it unchanged."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import webmm
 from webmm import choose
+from webmm.calls import joined
+from webmm.choose.limits import dispatch_limits
 from webmm.errors import FreedArrayError, ProblemError
 
 LAYERS, BATCH, HEADS, CAPACITY, WIDTH = 2, 2, 3, 9, 8
@@ -141,3 +145,49 @@ def test_a_freed_cache_is_refused(device):
     for call in (lambda: cache.keys(0), lambda: cache.append(0, drawn(1), drawn(1))):
         with pytest.raises(FreedArrayError):
             call()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_places_of_new_tokens_are_read_on_the_device(device, dtype):
+    with made(device, dtype, value_width=5) as cache:
+        expected = [np.zeros((BATCH, HEADS, CAPACITY, width), np.float32) for width in (WIDTH, 5)]
+        for x, start in zip((cache._keys[1], cache._values[1]), expected, strict=True):
+            x[...] = start
+        for places, tokens in (([3, 0], 2), ([8, 8], 1), ([-4, 7], 3), ([99, 5], 4), ([0, 0], 9), ([2], 1)):
+            given = [RNG.integers(-8, 9, x[:, :, :tokens].shape).astype(np.float32) for x in expected]
+            at = device.array(np.array(places, np.int32))
+            split = device.array(given[0].swapaxes(1, 2)).swapaxes(1, 2)  # read in place
+            got = cache.append(1, split, given[1], at=at)
+            for x, new, whole in zip(got, given, expected, strict=True):
+                for entry, place in enumerate(np.broadcast_to(np.clip(places, 0, CAPACITY - tokens), BATCH)):
+                    whole[entry, :, place : place + tokens] = new[entry]
+                np.testing.assert_array_equal(x.numpy().astype(np.float32), whole)
+        assert cache.lengths == (0, 0)
+
+
+def test_places_that_are_none_are_refused(device):
+    with made(device) as cache:
+        one = drawn(1)
+        for at, words in (
+            (3, "at must be an int32 array on the device, not int"),
+            (np.zeros(1, np.int32), "not ndarray"),
+            (device.array(np.zeros(1, np.float32)), r"shape \(1,\) or \(2,\), not float32 of \(1,\)"),
+            (device.array(np.zeros((1, 2), np.int32)), r"not int32 of \(1, 2\)"),
+        ):
+            with pytest.raises(ProblemError, match=words):
+                cache.append(0, one, one, at=at)
+        with pytest.raises(ProblemError, match="10 more do not fit"):
+            cache.append(0, drawn(10), drawn(10), at=device.array(np.zeros(1, np.int32)))
+        with webmm.Device() as other, pytest.raises(ProblemError, match="different devices"):
+            cache.append(0, one, one, at=other.array(np.zeros(1, np.int32)))
+
+
+def test_places_in_a_cache_beyond_a_binding(device, monkeypatch):
+    """Each dispatch binds a part of the heads."""
+    limits = dispatch_limits(device)
+    with made(device) as cache:
+        monkeypatch.setattr(joined, "dispatch_limits", lambda _: replace(limits, binding=2 * 4 * CAPACITY * WIDTH))
+        k, v = drawn(2), drawn(2)
+        got = cache.append(0, k, v, at=device.array(np.array([4], np.int32)))
+        for x, new in zip(got, (k, v), strict=True):
+            np.testing.assert_array_equal(x[:, :, 4:6].numpy(), new)

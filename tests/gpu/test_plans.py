@@ -249,3 +249,16 @@ def _multiply_many(gpu, cached):
         before = dict(gpu.launches.kept)
         (a @ b).free()
         assert gpu.launches.kept == before
+
+
+def test_a_repeated_product_without_terms_is_zero():
+    """The zeros that stand for its operands are not those of a buffer that happened to be new."""
+    with webmm.Device() as device:
+        a, b = device.empty((3, 0)), device.empty((0, 4))
+        webmm.matmul(a, b).free()  # tests the kernel
+        device.trim()
+        webmm.matmul(a, b).free()  # its buffers are new
+        device.trim()
+        for x in [device.array(np.full(4, np.nan, np.float32)) for _ in range(6)]:
+            x.free()
+        np.testing.assert_array_equal(webmm.matmul(a, b).numpy(), np.zeros((3, 4), np.float32))

@@ -119,7 +119,8 @@ def check_counts(kind: str, least: int, most: int, keys: int) -> None:
 def check_resident_counts(lengths: Shaped, dense: bool) -> None:
     """Raise ProblemError unless lengths on a device are `dense` and int32."""
     if element_of(lengths) != I32 or not dense:
-        raise ProblemError(f"lengths must be contiguous and int32, not {element_of(lengths).name}")
+        found = element_of(lengths).name if element_of(lengths) != I32 else "a view with gaps or repetitions"
+        raise ProblemError(f"lengths must be contiguous and int32, not {found}")
 
 
 def grouped_shape(x: Shaped, groups: int) -> Shape:

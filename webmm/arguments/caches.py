@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from webmm.arguments.arrays import Shape, Shaped, element_of
+from webmm.dtypes import I32
 from webmm.errors import ProblemError
 from webmm.problems.base import check_floats
 
@@ -43,3 +44,10 @@ def check_room(layer: int, start: int, tokens: int, capacity: int) -> None:
     if start + tokens > capacity:
         words = f"layer {layer} holds {start:,} of {capacity:,} tokens; {tokens:,} more do not fit"
         raise ProblemError(f"{words}: truncate() it, or make a larger KVCache")
+
+
+def check_places(at: Shaped, batch: int) -> None:
+    """Raise ProblemError unless `at` may hold the places of new tokens, one or one for each sequence of a batch."""
+    if element_of(at) != I32 or at.shape not in ((1,), (batch,)):
+        shapes = "(1,)" if batch == 1 else f"(1,) or ({batch},)"
+        raise ProblemError(f"at must be an int32 array of shape {shapes}, not {element_of(at).name} of {at.shape}")

@@ -12,7 +12,7 @@ import numpy as np
 
 from webmm import choose
 from webmm.arguments.arrays import broadcast_shape
-from webmm.arguments.elements import Block
+from webmm.arguments.elements import Block, blocks
 from webmm.calls.executor import Labelled
 from webmm.calls.expression import LETTERS, Maker, astype, copied
 from webmm.calls.operands import Operandish, Temporaries, opened
@@ -164,6 +164,27 @@ def _taken(temporary: Temporaries, x: Array, at: Array, along: int) -> Array:
     problem = Maker("x", {"x": x.element, "i": I32}, {}, None).problem(block, [dense, at])
     choose.run(replace(problem, taken=after, taken_length=length), temporary.device, dense, at, y)
     return y
+
+
+def put(y: Array, x: Array, at: Array, along: int) -> None:
+    """Write `x` to `y`, from the place along an axis that the elements of `at`, int32, have.
+
+    `at` broadcasts to x: each of its elements has a place for the elements of x that it is repeated along, which are
+    adjacent to each other along the axis. Places are clamped so that all of x fits.
+    """
+    if not x.size:
+        return
+    places = at.broadcast_to(x.shape)
+    if not _within_bindings(y) and max((1, *x.shape[:along], *x.shape[along + 1 :])) > 1:
+        for half in _halves(y, kept=along):
+            put(y[half], x[half], places[half], along)
+        return
+    operands = [x if all(stride >= 0 for stride in x.strides) else copied(x), places]
+    first = y[(slice(None),) * along + (slice(x.shape[along]),)]
+    make, room = Maker("x", {"x": x.element, "i": I32}, {}, y.element.name), y.shape[along] - x.shape[along] + 1
+    for block in blocks([*operands, first], dispatch_limits(y.device).binding):
+        problem = make.problem(block, operands)
+        choose.run(replace(problem, taken=y.strides[along], taken_length=room, put=True), y.device, *operands, y)
 
 
 def _checked(indices: Any, length: int) -> Any:

@@ -8,9 +8,9 @@ from typing import Any
 
 from numpy.typing import DTypeLike
 
-from webmm.arguments.caches import check_layer, check_room, check_whole, new_tokens
+from webmm.arguments.caches import check_layer, check_places, check_room, check_whole, new_tokens
 from webmm.calls.expression import Maker
-from webmm.calls.joined import fill_view
+from webmm.calls.joined import fill_view, put
 from webmm.calls.operands import Operandish, opened
 from webmm.calls.planned import planned
 from webmm.dtypes import DType, dtype_of
@@ -90,25 +90,39 @@ class KVCache:
         """Return a view of the values of a layer, (batch, heads, tokens, width of a value)."""
         return self._filled(self._values, layer)
 
-    def append(self, layer: int, k: Operandish, v: Operandish) -> tuple[Array, Array]:
+    def append(self, layer: int, k: Operandish, v: Operandish, *, at: Array | None = None) -> tuple[Array, Array]:
         """Append keys and values of new tokens to a layer, and return `keys()` and `values()` with them.
 
         `k` and `v` have shape (batch, heads, new tokens, width), with any strides: those of heads that were split by
         ``x.reshape(b, t, h, d).swapaxes(1, 2)`` are read in place. It takes a dispatch for the keys and one for the
         values. Raises ProblemError for another shape, for dtypes that are not floats, for arrays on another device, and
         if the layer would hold more than `capacity` tokens; the cache is unchanged then.
+
+        With `at`, an int32 array on the device of shape (1,) or (batch,), the first new token of each sequence takes
+        this place, at most the one at which the last new token is the last of the cache. Nothing reads the array on
+        the host: a captured function (`webmm.capture()`) appends so. The results are all places then, of which
+        `attention()` takes ``lengths=at + tokens``; `lengths` stays as it is.
         """
-        at = self._at(layer)
-        start = self._lengths[at]
+        index = self._at(layer)
+        into = [self._keys[index], self._values[index]]
         with opened("KVCache.append", self.device, k, v) as temporary:
             given = [temporary.data(k), temporary.data(v)]
-            into = [self._keys[at], self._values[at]]
             tokens = new_tokens(given[0], given[1], into[0].shape, into[1].shape)
-            check_room(at, start, tokens, self.capacity)
+            if at is not None:
+                if not isinstance(at, Array):
+                    raise ProblemError(f"at must be an int32 array on the device, not {type(at).__name__}")
+                check_places(at, into[0].shape[0])
+                check_room(index, 0, tokens, self.capacity)
+                _put(*temporary.arrays(*given, at), *into)
+                return into[0], into[1]
+            if (recording := self.device.recordings.current()) and recording.captured:
+                raise ProblemError("a captured function appends to a KVCache at=, an int32 array with the place")
+            start = self._lengths[index]
+            check_room(index, start, tokens, self.capacity)
             stop = start + tokens
             _write(*temporary.arrays(*given), *(x[:, :, start:stop] for x in into))
-        self._lengths[at] = stop
-        return self.keys(at), self.values(at)
+        self._lengths[index] = stop
+        return self.keys(index), self.values(index)
 
     def truncate(self, length: int) -> None:
         """Forget all tokens but the first `length` of each layer; ProblemError unless it is a number from 0 on."""
@@ -156,6 +170,15 @@ def _write(k: Array, v: Array, keys: Array, values: Array) -> Array:
     """
     for x, y in ((k, keys), (v, values)):
         fill_view(Maker("x", {"x": x.element}, {}, y.element.name), [x], y)
+    return values
+
+
+@planned
+def _put(k: Array, v: Array, at: Array, keys: Array, values: Array) -> Array:
+    """Write new keys and values from the places `at` on, and return all values."""
+    places = at.reshape(-1, 1, 1, 1)
+    for x, y in ((k, keys), (v, values)):
+        put(y, x, places, 2)
     return values
 
 

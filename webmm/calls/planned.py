@@ -32,23 +32,9 @@ def planned(call: Callable[P, R]) -> Callable[P, R]:
     def repeated(*args: P.args, **kwargs: P.kwargs) -> R:
         if not (args and type(args[0]) is Array) and not any(type(x) in RESIDENT for x in (*args, *kwargs.values())):
             return call(*args, **kwargs)
-        arrays: list[Array] = []
-        key: list[Any] = [name, generation.current]
-        for x in args:
-            if type(x) is Array:
-                arrays.append(x)
-                key.append(x.signature)
-            else:
-                _describe(x, key, arrays)
-        for word, x in kwargs.items():
-            key.append(word)
-            _describe(x, key, arrays)
+        key, arrays = described(name, args, kwargs)
         if not arrays:
             return call(*args, **kwargs)
-        if len(arrays) > 1:
-            buffers = [x._storage.buffer for x in arrays]
-            if len(set(buffers)) < len(buffers):
-                key.append(tuple(map(buffers.index, buffers)))
         plans = arrays[0]._storage.device.plans
         signature = tuple(key)
         try:
@@ -63,6 +49,26 @@ def planned(call: Callable[P, R]) -> Callable[P, R]:
         return call(*args, **kwargs)
 
     return repeated
+
+
+def described(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], list[Array]]:
+    """Return the key of a call, of everything that its launches depend on but for buffers, and its arrays."""
+    arrays: list[Array] = []
+    key: list[Any] = [name, generation.current]
+    for x in args:
+        if type(x) is Array:
+            arrays.append(x)
+            key.append(x.signature)
+        else:
+            _describe(x, key, arrays)
+    for word, x in kwargs.items():
+        key.append(word)
+        _describe(x, key, arrays)
+    if len(arrays) > 1:
+        buffers = [x._storage.buffer for x in arrays]
+        if len(set(buffers)) < len(buffers):
+            key.append(tuple(map(buffers.index, buffers)))
+    return key, arrays
 
 
 def _describe(x: Any, key: list[Any], arrays: list[Array]) -> None:

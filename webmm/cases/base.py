@@ -22,7 +22,7 @@ from webmm.kernels.base import Kernel
 from webmm.measure.records import Record
 from webmm.measure.roofline import Roofline
 from webmm.measure.verify import Wrong
-from webmm.problems.base import Problem
+from webmm.problems.base import Extent, Problem
 from webmm.text import whole
 
 Size = tuple[int, int, int] | tuple[int, int, int, int]  # m, n, k, and for gemm optionally a batch
@@ -58,6 +58,12 @@ class Case(ABC, Generic[P]):
     @abstractmethod
     def numpy_error(self, got: NDArray[Any]) -> float:
         """Return the error of a result of `numpy()`."""
+
+
+def blank(extent: Extent) -> NDArray[Any]:
+    """Return the poison (NaN, or -1 for integers) that fills a result buffer before a kernel writes to it."""
+    poison = np.nan if extent.dtype.eps else -1
+    return np.full(extent.end, poison).astype(extent.dtype.numpy)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from webmm.arguments.arrays import dense_strides
-from webmm.cases.base import Trial, ends
+from webmm.cases.base import Trial, blank, ends
 from webmm.cases.intervals import evaluate, exactly, stored
 from webmm.dtypes import BF16, BOOL, F16, F32, I32, DType
 from webmm.kernels.elementwise.fused import Fused
@@ -61,6 +61,8 @@ def examples() -> Iterator[tuple[str, Expression]]:
     taken = expression("x0", F32, F32, LENGTHS)
     index = Strided(I32, (0, 0, 1, 0))
     yield "take", replace(taken, operands=(*taken.operands, index), taken=1, taken_length=TAKEN)
+    put = replace(taken, operands=(*taken.operands, Strided(I32, (1, 0, 0, 0))), y=Strided(F32, spaced(LENGTHS)))
+    yield "put", replace(put, taken=LENGTHS[3], taken_length=TAKEN, put=True)
 
 
 def stand_ins(kernel: Fused, problem: Expression) -> Iterator[Expression]:
@@ -72,7 +74,15 @@ def stand_ins(kernel: Fused, problem: Expression) -> Iterator[Expression]:
     small = replace(p, lengths=lengths, operands=operands, y=Strided(p.y.dtype, dense_quad(lengths), p.y.offset % 4))
     if p.taken:
         small = replace(small, taken=1, taken_length=TAKEN)
+    if p.put:
+        small = replace(small, taken=lengths[3], y=replace(small.y, strides=spaced(lengths)))
     yield small
+
+
+def spaced(lengths: Quad) -> Quad:
+    """Return the strides of an array of four axes with room for TAKEN places along the third."""
+    a, b, c, d = lengths
+    return dense_quad((a, b, c + TAKEN - 1, d))
 
 
 def dense_quad(lengths: Quad) -> Quad:
@@ -104,7 +114,7 @@ def _trial(problem: Expression, values: Callable[[DType, int, int], NDArray[Any]
     extents = [extent for extent in p.buffers() if not extent.written]
     buffers = {extent.name: values(extent.dtype, extent.end, i) for i, extent in enumerate(extents)}
     given = {f"x{i}": _strided(buffers[f"x{i}"], x, p.lengths) for i, x in enumerate(p.operands)}
-    if p.taken:
+    if p.taken and not p.put:
         x0 = p.operands[0]
         at = np.clip(given["x1"], 0, p.taken_length - 1) * p.taken
         places = _strided(np.arange(len(buffers["x0"])), x0, p.lengths) + at
@@ -116,7 +126,21 @@ def _trial(problem: Expression, values: Callable[[DType, int, int], NDArray[Any]
     tree = compiled(p.text, (*kinds, *((f"s{i}", p.number_kind) for i in range(len(numbers)))))
     found = stored(evaluate(tree, names), p.y.dtype)
     low, high, nan = (np.broadcast_to(x, p.lengths).reshape(-1) for x in (found.low, found.high, found.nan))
-    return Trial(buffers, *_compared(low.astype(np.float64), high.astype(np.float64), nan))
+    expected, allowed = _compared(low.astype(np.float64), high.astype(np.float64), nan)
+    return Trial(buffers, *(_put(p, given["x1"], expected, allowed) if p.put else (expected, allowed)))
+
+
+def _put(
+    problem: Expression, indices: NDArray[Any], expected: NDArray[np.float64], allowed: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return these values in their places among those of y, of which the others keep theirs."""
+    p, extent = problem, problem.buffers()[-1]
+    numbers = np.arange(extent.end)
+    at = np.clip(indices, 0, p.taken_length - 1) * p.taken
+    places = (_strided(numbers, p.y, p.lengths) + at).reshape(-1)
+    whole, none = blank(extent).astype(np.float64), np.zeros(extent.end)
+    whole[places], none[places] = expected, allowed
+    return whole[extent.start :], none[extent.start :]
 
 
 def _compared(

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from webmm.cases import OPS
+from webmm.cases.base import blank
 from webmm.cases.steps.reference import Reference
 from webmm.cases.steps.subject import Subject
 from webmm.engine.device import Array, Device
@@ -26,7 +27,7 @@ from webmm.engine.launch import Launch
 from webmm.engine.timing import submit
 from webmm.errors import ConfigError, UnsupportedError
 from webmm.kernels.base import Kernel
-from webmm.measure.bench import Named, blank
+from webmm.measure.bench import Named
 from webmm.problems.base import Problem
 from webmm.wgsl.params import pack
 from webmm.wgsl.render import Watch, tags_of

@@ -33,6 +33,7 @@ def new(device: AnyDevice, nbytes: int) -> tuple[Storage[AnyDevice], bool]:
 def zeros(device: AnyDevice, nbytes: int) -> Storage[AnyDevice]:
     """Return a new storage of zeros."""
     storage, fresh = new(device, nbytes)
+    device.recordings.interrupt("clearing")  # a new buffer is clear, but that of a repeated call may be none
     if not fresh:
         with device.using("clearing"), device.guard.lock:
             encoder = device.wgpu_device.create_command_encoder()

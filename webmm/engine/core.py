@@ -121,7 +121,7 @@ class Core:
         the device was lost or closed.
         """
         self.submissions.flush()
-        self.recordings.interrupt()
+        self.recordings.interrupt(doing)
         return self.guard.using(doing)
 
     def synchronize(self) -> None:

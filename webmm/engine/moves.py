@@ -93,7 +93,7 @@ def _copy(device: Core, source: AnyView, target: AnyView) -> None:
 def _moving(device: Core, how: str, nbytes: int) -> Iterator[None]:
     """Return the context of every upload, download and copy: a use of the device, recorded by an active profile."""
     if how == "download":  # its copy is submitted together with the queued launches
-        device.recordings.interrupt()
+        device.recordings.interrupt(ACTIVITIES[how])
         use: AbstractContextManager[None] = device.guard.using(ACTIVITIES[how])
     else:
         use = device.using(ACTIVITIES[how])

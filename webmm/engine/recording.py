@@ -27,9 +27,14 @@ class RecordedDispatch:
 
 
 class Recording:
-    """The allocations and dispatches of a call; storages are numbered, those of the operands first, then new ones."""
+    """The allocations and dispatches of a call; storages are numbered, those of the operands first, then new ones.
 
-    def __init__(self, arrays: Sequence[AnyView]) -> None:
+    If it is `captured`, of a function, dispatches may use other arrays, which are the same in each repetition:
+    `constants` has them, too.
+    """
+
+    def __init__(self, arrays: Sequence[AnyView], captured: bool = False) -> None:
+        self.captured = captured
         self.storages: dict[AnyStorage, int] = {}
         for array in arrays:
             self.storages.setdefault(array._storage, len(self.storages))
@@ -37,6 +42,7 @@ class Recording:
         self.constants: set[AnyStorage] = set()
         self.steps: list[RecordedDispatch] = []
         self.complete = True  # whether replaying the steps does everything that the call does
+        self.other = ""  # what else it does
 
     def made(self, storage: AnyStorage) -> None:
         """Record the allocation of an array."""
@@ -45,7 +51,7 @@ class Recording:
     def ran(self, token: int, kernel: Kernel[Any], problem: Problem, arrays: Sequence[AnyView]) -> None:
         """Record a dispatch."""
         for storage in (array._storage for array in arrays):
-            if storage.constant and storage not in self.storages:
+            if (storage.constant or self.captured) and storage not in self.storages:
                 self.storages[storage] = len(self.storages)
                 self.constants.add(storage)
         numbers = tuple(self.storages.get(array._storage, -1) for array in arrays)
@@ -64,16 +70,16 @@ class Recordings:
         """Return the calling thread's recording, or None."""
         return self._of.get(threading.get_ident()) if self._of else None
 
-    def interrupt(self) -> None:
+    def interrupt(self, doing: str) -> None:
         """Note that the calling thread's recording, if any, does more than launches, so that it cannot be replayed."""
         if recording := self.current():
-            recording.complete = False
+            recording.complete, recording.other = False, doing
 
     @contextmanager
-    def begin(self, arrays: Sequence[AnyView]) -> Iterator[Recording]:
+    def begin(self, arrays: Sequence[AnyView], captured: bool = False) -> Iterator[Recording]:
         """Record what the calling thread, which has no recording yet, does with these operands in a context."""
         me = threading.get_ident()
-        recording = self._of[me] = Recording(arrays)
+        recording = self._of[me] = Recording(arrays, captured)
         try:
             yield recording
         finally:

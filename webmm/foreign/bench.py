@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from webmm.cases.base import Case
+from webmm.cases.base import Case, blank
 from webmm.engine import timing
 from webmm.engine.device import Device
 from webmm.errors import ProblemError, ShaderError, UnsupportedError
 from webmm.foreign import Foreign
 from webmm.foreign.tasks import Size, Task, Work
 from webmm.measure import diagnosis
-from webmm.measure.bench import blank, record_of
+from webmm.measure.bench import record_of
 from webmm.measure.records import Record
 from webmm.measure.roofline import Roofline
 

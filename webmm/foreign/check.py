@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.cases.base import blank
 from webmm.engine.device import Device
 from webmm.engine.timing import submit
 from webmm.errors import ConfigError, ProblemError
 from webmm.foreign import Foreign
 from webmm.foreign.tasks import Size, Task, Work, wrong_in
-from webmm.measure.bench import blank
 from webmm.problems.base import Extent
 
 GUARD = 1024  # guard elements after each buffer: NaN (or -1) after the operands, UNTOUCHED after the result

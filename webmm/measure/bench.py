@@ -10,19 +10,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from webmm import choose
 from webmm.calls.gemm import matmul
 from webmm.cases import OPS, op_of
-from webmm.cases.base import Case, Op, Size
+from webmm.cases.base import Case, Op, Size, blank
 from webmm.engine import timing
 from webmm.engine.device import Array, Device
 from webmm.errors import ShaderError, UnsupportedError, WebmmError
 from webmm.kernels.base import Kernel
 from webmm.measure import diagnosis, references, roofline
 from webmm.measure.records import Record, Status
-from webmm.problems.base import Extent, Problem
+from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
 from webmm.version import __version__
 
@@ -190,12 +189,6 @@ def _arrays(device: Device, case: Case[Any]) -> list[Array]:
     return [
         device.array(blank(extent)) if extent.written else case.inputs[extent.name] for extent in case.problem.buffers()
     ]
-
-
-def blank(extent: Extent) -> NDArray[Any]:
-    """Return the poison (NaN, or -1 for integers) that fills a result buffer before a kernel writes to it."""
-    poison = np.nan if extent.dtype.eps else -1
-    return np.full(extent.end, poison).astype(extent.dtype.numpy)
 
 
 def measure(

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from webmm import log
 from webmm.cases import OPS, op_of
-from webmm.cases.base import Trial
+from webmm.cases.base import Trial, blank
 from webmm.choose import candidates
 from webmm.choose.verdicts import failing, keep_verdicts, text_of, verdicts_key
 from webmm.engine.device import Device
@@ -34,7 +34,6 @@ from webmm.kernels import REGISTERED
 from webmm.kernels.base import Kernel
 from webmm.kernels.subgroups import assured
 from webmm.measure import diagnosis
-from webmm.measure.bench import blank
 from webmm.measure.verify import Wrong, wrong_elements
 from webmm.problems.base import Problem
 

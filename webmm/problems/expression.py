@@ -34,7 +34,8 @@ class Expression(Problem):
 
     `text` is the expression (see `webmm.wgsl.expressions`) and `wgsl` its translation, whose value has the type `kind`:
     f32, i32 or bool. `numbers` are the bits of s0, s1, …, all of type `number_kind`: f32 or i32. If `taken` is not 0,
-    x0 is gathered: its element for i is x1[i]·taken elements further, with x1[i] clamped to [0, taken_length).
+    x0 is gathered: its element for i is x1[i]·taken elements further, with x1[i] clamped to [0, taken_length). With
+    `put`, y is scattered so instead, to elements that must differ.
     """
 
     text: str
@@ -47,6 +48,7 @@ class Expression(Problem):
     number_kind: str = "f32"
     taken: int = 0
     taken_length: int = 1
+    put: bool = False
 
     op: ClassVar[str] = "elementwise"
 
@@ -83,10 +85,11 @@ class Expression(Problem):
     def buffers(self) -> tuple[Extent, ...]:
         """Return x0, x1, … and y."""
         reach = (self.taken_length - 1) * self.taken
-        reached = [x.end(self.lengths) + (reach if i == 0 else 0) for i, x in enumerate(self.operands)]
+        far, further = (0, reach) if self.put else (reach, 0)
+        reached = [x.end(self.lengths) + (far if i == 0 else 0) for i, x in enumerate(self.operands)]
         return (
             *(Extent(f"x{i}", x.dtype, reached[i], start=x.offset) for i, x in enumerate(self.operands)),
-            Extent("y", self.y.dtype, self.y.end(self.lengths), written=True, start=self.y.offset),
+            Extent("y", self.y.dtype, self.y.end(self.lengths) + further, written=True, start=self.y.offset),
         )
 
     def within(self, firsts: tuple[int, ...]) -> Expression:

@@ -31,7 +31,7 @@ class FusedParams:
     x1_offset: U32 = member("of x1")
     x2_offset: U32 = member("of x2")
     x3_offset: U32 = member("of x3")
-    taken_stride: U32 = member("stride of the axis of x0 along which x1 selects")
+    taken_stride: U32 = member("stride of the axis of x0, or of y, along which x1 selects")
     taken_length: U32 = member("length of that axis")
     zero: U32 = member("0, which compilers do not know")
 
@@ -59,6 +59,7 @@ class FusedSpecialisation:
     vec: bool
     single: tuple[int, ...]  # operands of one element
     taken: bool
+    put: bool
 
     @property
     def types(self) -> tuple[DType, ...]:
@@ -128,6 +129,7 @@ class Fused(Kernel[Expression]):
             vec=False,
             single=tuple(i for i, x in enumerate(p.operands) if not any(x.strides)),
             taken=p.taken > 0,
+            put=p.put,
         )
 
     def assumptions(self, choices: FusedSpecialisation) -> Iterator[Assumption]:
@@ -152,9 +154,10 @@ class Fused(Kernel[Expression]):
         names = [*(f"x{i}" for i, _ in enumerate(problem.operands)), "y"]
         found = {x: (f"{x}_offset + dot(index, {x}_strides)", f"{x}_offset + 1 + {reach(x)}") for x in names}
         if problem.taken:
-            found["x0"] = (
-                f"{found['x0'][0]} + x1[…] * taken_stride",
-                f"{found['x0'][1]} + (taken_length - 1) * taken_stride",
+            moved = "y" if problem.put else "x0"
+            found[moved] = (
+                f"{found[moved][0]} + x1[…] * taken_stride",
+                f"{found[moved][1]} + (taken_length - 1) * taken_stride",
             )
         return found
 

@@ -1,0 +1,109 @@
+"""Replays of captured functions: their dispatches again, with other operands, in buffers of their own.
+
+A `Plan` is of one call, and takes all its buffers from the pool. A replay is of many calls: arrays that they make and
+do not return are kept for it, as are arrays that the function uses without being given them. So most of its dispatches
+are the same ones each time; what is left to do for them is to encode them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from webmm import log
+from webmm.engine import allocate
+from webmm.engine.core import Core
+from webmm.engine.launches import Launches
+from webmm.engine.pool import AnyStorage, Block, Storage
+from webmm.engine.recording import RecordedDispatch, Recording
+from webmm.engine.submissions import Queued
+from webmm.engine.view import AnyView
+from webmm.errors import WebmmError
+
+
+class Replay:
+    """The dispatches of a captured function, for other arrays of the same signatures."""
+
+    def __init__(
+        self,
+        device: Core,
+        launches: Launches,
+        recording: Recording,
+        arrays: Sequence[AnyView],
+        results: Sequence[AnyView],
+        several: bool,
+    ) -> None:
+        self.several = several  # whether the function returns a tuple
+        self._device, self._launches, self._results = device, launches, tuple(results)
+        numbers = recording.storages
+        places = {id(x): n for n, x in enumerate(arrays)}
+        self._returned = {i: places[id(x)] for i, x in enumerate(results) if id(x) in places}  # arguments, by result
+        # The first argument with each operand storage, by index.
+        self._operands = [next(i for i, x in enumerate(arrays) if x._storage is s) for s in recording.operands]
+        returned = {numbers[x._storage] for x in results}
+        self._fixed: dict[int, AnyStorage] = {}  # by number
+        self._made: dict[int, int] = {}  # the bytes of new storages that are returned, by number
+        for storage, number in list(numbers.items())[len(self._operands) :]:
+            if storage in recording.constants:
+                self._fixed[number] = storage
+            elif number in returned:
+                self._made[number] = storage.nbytes
+            else:  # the call may have freed it
+                self._fixed[number] = storage if storage.alive else allocate.new(device, storage.nbytes)[0]
+        self._kept = set(self._fixed.values())
+        self._numbers = [numbers[x._storage] for x in results]
+        self._steps: list[tuple[RecordedDispatch, Queued | None]] = [(step, None) for step in recording.steps]
+        launches.reserve(sum(not self._fixed.keys() >= {*step.numbers} for step in recording.steps))
+
+    def run(self, arrays: Sequence[AnyView]) -> tuple[AnyView, ...] | None:
+        """Queue the dispatches and return the results, or None if the function must be called instead."""
+        device = self._device
+        if device.guard.lost or device.recordings.current() or device.profile is not None:
+            return None
+        if log.profile.isEnabledFor(logging.DEBUG):
+            return None
+        operands = [arrays[i]._storage for i in self._operands]
+        if any(x.block is None or x.block.refused or x.device is not device for x in (*operands, *self._kept)):
+            return None
+        if not self._kept.isdisjoint(operands):
+            return None  # it was recorded for two arrays
+        with device.guard.using("replaying"), device.guard.lock:
+            try:
+                made = {number: self._new(nbytes) for number, nbytes in self._made.items()}
+                storages = {**dict(enumerate(operands)), **self._fixed, **made}
+                ready = self._ready({number: block for number, x in storages.items() if (block := x.block)})
+            except WebmmError:
+                return None  # the call raises it
+            for queued in ready:
+                if device.submissions.add(queued):
+                    device.submissions.flush()
+        return tuple([self._view(i, x, arrays, storages) for i, x in enumerate(self._results)])
+
+    def _new(self, nbytes: int) -> AnyStorage:
+        return Storage(self._device, self._device.pool.take(nbytes)[0], nbytes)
+
+    def _ready(self, blocks: dict[int, Block]) -> list[Queued]:
+        """Return all dispatches: none is queued before all can be."""
+        return [queued or self._prepared(i, step, blocks) for i, (step, queued) in enumerate(self._steps)]
+
+    def _prepared(self, i: int, step: RecordedDispatch, blocks: dict[int, Block]) -> Queued:
+        """Return a dispatch, of which the launch is prepared if it has not been; it is kept if its buffers are."""
+        launches = self._launches
+        these = tuple([blocks[n] for n in step.numbers])
+        key = (step.token, *[block.uid for block in these])
+        found = launches.kept.get(key)
+        if found is None:
+            found = launches.prepare(step.token, step.kernel, step.problem, these)
+        else:
+            launches.kept.move_to_end(key)
+        queued = (found.launch, found.blocks, tuple([blocks[n] for n in step.written]))
+        if self._fixed.keys() >= {*step.numbers}:
+            self._steps[i] = step, queued
+        return queued
+
+    def _view(self, i: int, x: AnyView, arrays: Sequence[AnyView], storages: dict[int, AnyStorage]) -> AnyView:
+        if i in self._returned:
+            return arrays[self._returned[i]]
+        view = type(x)(storages[self._numbers[i]], x.shape, x.element, x.strides, x.offset)
+        view.signature = x.signature
+        return view
