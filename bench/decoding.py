@@ -4,9 +4,10 @@
 
 All have the same random weights of GPT-2's shape, and a cache that is allocated once. A sample of prefill is the last
 logits of a prompt; one of decoding is several tokens, each chosen on the device and fed back, at lengths that are new
-to the process, as in a conversation. Logits are compared. PyTorch is left out if there is none with a GPU, and ONNX
-Runtime (`onnx_decoder.py`) if it lacks a package or an operator; its kernels are the same for all lengths, and its
-tokens are timed with and without graph capture. Ratios are of a peer's time to webmm's.
+to the process, as in a conversation; both by calls and by captured functions. Logits are compared. PyTorch is left out
+if there is none with a GPU, and ONNX Runtime (`onnx_decoder.py`) if it lacks a package or an operator; its kernels are
+the same for all lengths, and its tokens are timed with and without graph capture. Ratios are of a peer's time to that
+of webmm's calls.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -88,7 +89,7 @@ def median(call: Callable[[], Any], samples: int) -> float:
 
 
 def ours(model: Transformer, prompt: list[list[int]], decoded: int, samples: int) -> tuple[Any, float, float]:
-    """Return the last logits, and the ms of prefill and of a decoded token."""
+    """Return the last logits, and the ms of prefill and of a decoded token, by calls."""
     with model.cache(1, len(prompt[0]) + (samples + WARM) * decoded) as cache:
 
         def prefill() -> Any:
@@ -104,6 +105,31 @@ def ours(model: Transformer, prompt: list[list[int]], decoded: int, samples: int
         logits, once = prefill(), median(prefill, samples)
         cache.clear()
         first = model(prompt, cache)[:, -1:]
+        return logits, once, median(decode, samples) / decoded
+
+
+def captured(model: Transformer, prompt: list[list[int]], decoded: int, samples: int) -> tuple[Any, float, float]:
+    """Return the same by captured functions, of a prompt of this length and of a token, at places on the device."""
+    device, count = model.device, len(prompt[0])
+    tokens, zero = device.array(np.array(prompt, np.int32)), device.array(np.zeros(1, np.int32))
+    with ExitStack() as freed:
+        cache = freed.enter_context(model.cache(1, count + (samples + WARM) * decoded))
+        begin = freed.enter_context(webmm.capture(lambda tokens, at: model(tokens, cache, at)[:, -1:]))
+        step = freed.enter_context(webmm.capture(lambda token, at: (model(token, cache, at).argmax(-1), at + 1)))
+        at = zero + count
+
+        def prefill() -> Any:
+            return begin(tokens, zero).numpy()[:, -1]
+
+        def decode() -> Any:
+            nonlocal at
+            token = first
+            for _ in range(decoded):
+                token, at = step(token, at)
+            return token.numpy()
+
+        logits, once = prefill(), median(prefill, samples)
+        first = begin(tokens, zero).argmax(-1)
         return logits, once, median(decode, samples) / decoded
 
 
@@ -173,6 +199,10 @@ def main(
     with webmm.Device(adapter=adapter, engine=engine) as device:
         logits, *times = ours(Transformer(weights, heads, device, form), prompt, decoded, samples)
         row |= {"prefill_ms": round(times[0], 3), "token_ms": round(times[1], 3)}
+        replayed, *times = captured(Transformer(weights, heads, device, form), prompt, decoded, samples)
+        error = difference(replayed, logits)
+        assert error < TOLERANCE.get(form, TOLERANCE["float16"]), f"captured logits differ by {error:.1e}"
+        row |= {"captured_prefill_ms": round(times[0], 3), "captured_token_ms": round(times[1], 3)}
         about = header(device.engine.version(), device.info)
     if torch and torch.cuda.is_available() and form in TOLERANCE:
         torch.backends.cuda.matmul.allow_tf32 = False

@@ -68,6 +68,7 @@ class Transformer:
         if heads < 1 or self.width % heads:
             raise webmm.ProblemError(f"{heads} heads do not divide a width of {self.width}")
         matrices = {f"h.{i}.{name}.weight" for i in range(self.layers) for name in MATRICES}
+        self._places = device.array(np.arange(self.context, dtype=np.int32))
         self._arrays: dict[str, Any] = {}
         for name, x in weights.items():
             if name in matrices and form.endswith("bit"):
@@ -87,15 +88,17 @@ class Transformer:
     ) -> webmm.Array:
         """Return the logits (batch, tokens, vocabulary) that follow each of `tokens`, (batch, tokens), in float32.
 
-        The tokens come after those in `cache`, to which their keys and values are added; or it is one token of each
-        sequence, whose positions are `at`, an int32 array (batch,): then no size depends on them.
+        The tokens come after those in `cache`, to which their keys and values are added. Or the first of each sequence
+        is at a place in `at`, an int32 array (batch,): then no size depends on it, and the call can be captured.
         """
         ids = tokens if isinstance(tokens, webmm.Array) else np.asarray(tokens)
         batch, count = ids.shape
-        first = cache.length(0)
         words = self._arrays["wte.weight"]
-        positions = self.device.array(np.arange(first, first + count, dtype=np.int32)) if at is None else at
-        lengths = None if at is None else at + 1
+        if at is None:
+            first, lengths = cache.length(0), None
+            positions = self._places[first : first + count]
+        else:
+            positions, lengths = (at[:, None] + self._places[:count]).reshape(-1), at + count
         x = words.take(ids.reshape(-1), axis=0).reshape(batch, count, self.width)
         places = self._arrays["wpe.weight"].take(positions, axis=0).reshape(-1, count, self.width)
         x = (x + places).reshape(-1, self.width)

@@ -15,8 +15,11 @@ import webmm
 from tests.transformer_reference import BOUND, EPS, HEADS, PROMPT, STEPS, continued, loaded, reference, stored
 
 
-def errors(path, gpu, form):
-    """Return the largest error of each step's logits, in ε · the largest logit, fed the tokens of the reference."""
+def errors(path, gpu, form, captured=False):
+    """Return the largest error of each step's logits, in ε · the largest logit, fed the tokens of the reference.
+
+    They are by calls, or by captured functions of the prompt and of a token, which begin with another prompt.
+    """
     example = loaded()
     weights = example.load(path)
     exact = stored(weights, form)
@@ -24,11 +27,24 @@ def errors(path, gpu, form):
     expected = reference(exact, tokens)
     model = example.Transformer(weights, HEADS, gpu, form)
     with model.cache(1, len(tokens)) as cache:
+        if captured:
+            with webmm.capture(lambda tokens, at: model(tokens, cache, at)) as step:
+                places = [gpu.array(np.array([i], np.int32)) for i in range(len(tokens))]
+                prompts = [gpu.array(np.array([p], np.int32)) for p in (PROMPT[::-1], PROMPT, PROMPT, PROMPT)]
+                got = [step(prompt, places[0]).numpy()[0] for prompt in prompts][-1:]
+                each = [gpu.array(np.array([[token]], np.int32)) for token in tokens]
+                pairs = list(zip(each, places, strict=True))[len(PROMPT) :]
+                got += [step(*pair).numpy()[0] for pair in pairs]
+                assert len(step._kept) == 2  # of the prompt and of a token
+            return worst_of(got, expected) / EPS[form]
         got = [model([PROMPT], cache).numpy()[0]]
         got += [model([[token]], cache).numpy()[0] for token in tokens[len(PROMPT) :]]
         assert cache.lengths == (len(tokens),) * model.layers
-    worst = np.abs(np.concatenate(got) - expected).max(-1) / np.abs(expected).max(-1)
-    return worst / EPS[form]
+    return worst_of(got, expected) / EPS[form]
+
+
+def worst_of(got, expected):
+    return np.abs(np.concatenate(got) - expected).max(-1) / np.abs(expected).max(-1)
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +61,11 @@ def test_every_step_is_right(weights, device, form):
     assert errors(weights, device, form).max() < BOUND
 
 
+@pytest.mark.parametrize("form", ["float32", "float16", "4bit"])
+def test_every_captured_step_is_right(weights, device, form):
+    assert errors(weights, device, form, captured=True).max() < BOUND
+
+
 def test_every_step_is_right_under_dawn(weights, swiftshader):
     paths = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
     environment = {**swiftshader, "PYTHONPATH": paths}
@@ -57,7 +78,10 @@ def test_tokens_are_chosen_on_the_device(weights, device):
     example = loaded()
     model = example.Transformer(example.load(weights), HEADS, device)
     exact = stored(example.load(weights), "float32")
-    assert example.generate(model, [PROMPT], 6)[0].tolist() == continued(exact, PROMPT, 6)[len(PROMPT) :]
+    prompts = [PROMPT, [*PROMPT[1:], 0]]
+    expected = [continued(exact, prompt, 6)[len(PROMPT) :] for prompt in prompts]
+    assert example.generate(model, [PROMPT], 6).tolist() == expected[:1]
+    assert example.generate(model, prompts, 6).tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -82,4 +106,4 @@ def test_bad_input_is_one_line(monkeypatch, capsys, options, words):
 
 if __name__ == "__main__":
     with webmm.Device(engine="dawn") as gpu:
-        print(errors(sys.argv[1], gpu, "float32").max())
+        print(max(errors(sys.argv[1], gpu, "float32", captured).max() for captured in (False, True)))
