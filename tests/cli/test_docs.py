@@ -6,6 +6,7 @@ import doctest
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,22 +23,29 @@ README = PAGES[0].read_text()
 EXAMPLES = {
     page: re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page.read_text(), flags=re.DOTALL) for page in PAGES
 }
-# The examples of a page run in one process, as for a reader who types them; settings are read from files at its start.
+# All examples run in one process, as for a reader who types them, but for those with settings: files of these are read
+# at its start.
+USUAL, WITH_SETTINGS = (
+    {
+        page: chosen
+        for page, every in EXAMPLES.items()
+        if (chosen := [each for each in every if ("webmm.toml" in each[0]) == settings])
+    }
+    for settings in (False, True)
+)
 IN_TURN = [
-    pytest.param(examples, id=f"{page.stem} {label}".strip())
-    for page, every in EXAMPLES.items()
-    for label, examples in (
-        ("", [each for each in every if "webmm.toml" not in each[0]]),
-        ("with settings", [each for each in every if "webmm.toml" in each[0]]),
-    )
-    if examples
+    *(pytest.param("usual", page, id=page.stem) for page in USUAL),
+    *(pytest.param("with_settings", page, id=f"{page.stem} with settings") for page in WITH_SETTINGS),
 ]
 RUN_IN_TURN = """
-import contextlib, io, json, sys
+import contextlib, io, json, sys, traceback
 printed = []
 for code in json.load(sys.stdin):
     with contextlib.redirect_stdout(io.StringIO()) as output:
-        exec(compile(code, "<example>", "exec"), {"__name__": "__main__"})
+        try:
+            exec(compile(code, "<example>", "exec"), {"__name__": "__main__"})
+        except Exception:
+            traceback.print_exc(file=output)
     printed.append(output.getvalue())
 print(json.dumps(printed))
 """
@@ -69,21 +77,37 @@ def test_quotes_of_examples_are_current(quote: str) -> None:
     assert any(quote in example.read_text() for example in (ROOT / "examples").iterdir() if example.is_file())
 
 
-@pytest.mark.usefixtures("examples")
-@pytest.mark.parametrize("examples_of_page", IN_TURN)
-def test_python_prints_what_the_page_shows(examples_of_page: list[tuple[str, str]], tmp_path: Path) -> None:
-    code, shown = zip(*examples_of_page, strict=True)
+def outputs(pages: dict[Path, list[tuple[str, str]]], folder: Path) -> dict[Path, list[str]]:
+    """Return what the examples of each page print."""
+    shutil.copytree(ROOT / "examples", folder / "examples")
     done = subprocess.run(
         [sys.executable, "-c", RUN_IN_TURN],
-        cwd=tmp_path,
-        input=json.dumps(code),
+        cwd=folder,
+        input=json.dumps([code for examples in pages.values() for code, _ in examples]),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == list(shown)
+    printed = iter(json.loads(done.stdout))
+    return {page: [next(printed) for _ in examples] for page, examples in pages.items()}
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, list[str]]:
+    return outputs(USUAL, tmp_path_factory.mktemp("usual"))
+
+
+@pytest.fixture(scope="module")
+def with_settings(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, list[str]]:
+    return outputs(WITH_SETTINGS, tmp_path_factory.mktemp("settings"))
+
+
+@pytest.mark.parametrize(("run", "page"), IN_TURN)
+def test_python_prints_what_the_page_shows(run: str, page: Path, request: pytest.FixtureRequest) -> None:
+    examples = USUAL if run == "usual" else WITH_SETTINGS
+    assert request.getfixturevalue(run)[page] == [shown for _, shown in examples[page]]
 
 
 @pytest.mark.usefixtures("examples")

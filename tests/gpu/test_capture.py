@@ -7,9 +7,9 @@ import pytest
 
 import webmm
 from webmm import choose
-from webmm.engine import generation
+from webmm.engine import generation, replays
 from webmm.engine.submissions import Submissions
-from webmm.errors import FreedArrayError, ProblemError
+from webmm.errors import FreedArrayError, MemoryLimitError, ProblemError
 
 RNG = np.random.default_rng(7)
 
@@ -258,6 +258,34 @@ def test_what_more_than_dispatches_do_is_refused(device, doing, words):
     step(x)
     with pytest.raises(ProblemError, match=words):
         step(x)
+
+
+def test_too_little_memory_for_its_own_arrays_is_reported(device, monkeypatch):
+    w = device.array(drawn(4, 4))
+
+    def f(x):
+        with x @ w as y:
+            return y @ w
+
+    x = device.array(drawn(4, 4))
+    expected = f(x).numpy()  # tests the kernels
+
+    def full(*_):
+        raise MemoryLimitError("the device is out of memory")
+
+    step = webmm.capture(f)
+    with monkeypatch.context() as patch:
+        patch.setattr(replays.allocate, "new", full_after(2, replays.allocate.new, full))
+        np.testing.assert_array_equal(step(x).numpy(), expected)
+    assert not step._kept
+    np.testing.assert_array_equal(recorded(step, x)(x).numpy(), expected)
+    step.free()
+
+
+def full_after(count, new, full):
+    """Return `new` for so many allocations of a call, and `full` from then on."""
+    left = iter([new] * count)
+    return lambda *args: next(left, full)(*args)
 
 
 def test_other_arguments_and_results_are_refused(device):

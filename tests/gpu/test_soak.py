@@ -34,6 +34,7 @@ def test_leaks_and_long_waits_are_found(monkeypatch):
             waiting.release()
 
     monkeypatch.setattr(soak, "USES", (soak.keep, leak, leak, wait))
+    monkeypatch.setattr(soak.Soak, "warm_up", lambda self: None)
     monkeypatch.setattr(soak.Soak, "count_stalls", lambda self: None)  # else other processes excuse the wait
     monkeypatch.setattr(soak, "GROWTH", soak.GROWTH / 4)  # a busy machine leaks less in six seconds
     gc.collect()  # memory that earlier tests free meanwhile would hide the growth

@@ -253,14 +253,6 @@ def test_reasons_without_matrix_units(page) -> None:
         assert words in chosen["reasons"][0]
 
 
-def test_the_ladder_names_the_flag_to_enable(page) -> None:
-    page.select_option("#ladder-size", "128")
-    page.click("#ladder-run")
-    row = page.locator(f".bars [data-kernel={MatrixUnit.name}]")
-    page.wait_for_selector(f".bars [data-kernel={MatrixUnit.name}][data-status=unsupported]")
-    assert "--enable-unsafe-webgpu" in row.inner_text()
-
-
 def test_explain_shows_the_float16_shader_and_a_subgroups_tile(page) -> None:
     page.click("#tab-explain")
     page.check(f"#explain input[value={MatrixUnit.name}]", force=True)

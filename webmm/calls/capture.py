@@ -12,7 +12,7 @@ from webmm.calls.planned import PLAIN, described
 from webmm.engine.device import Array
 from webmm.engine.recording import Recording
 from webmm.engine.replays import Replay
-from webmm.errors import ProblemError
+from webmm.errors import MemoryLimitError, ProblemError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -61,18 +61,21 @@ class Captured(Generic[P, R]):
         results = result if several else (result,)
         if not all(isinstance(x, Array) for x in results):
             raise ProblemError(f"{self._name}() is captured: it returns an Array, or a tuple of them")
-        device = arrays[0].device
+        device, what = arrays[0].device, recording.other or "making a result"
         if recording.complete and all(x._storage in recording.storages for x in results):
-            self._kept[signature] = Replay(device, device.launches, recording, arrays, results, several)
-            if len(self._kept) > MAX_REPLAYS:
-                self._kept.popitem(last=False)
-            return
+            try:
+                self._kept[signature] = Replay(device, device.launches, recording, arrays, results, several)
+            except MemoryLimitError:
+                what = "using memory that is not left for arrays of its own"
+            else:
+                if len(self._kept) > MAX_REPLAYS:
+                    self._kept.popitem(last=False)
+                return
         self._tried[signature] += 1
         if self._tried[signature] >= ATTEMPTS:
-            what = recording.other or "making a result"
             raise ProblemError(
                 f"{self._name}() cannot be captured: each call does more than dispatches, last by {what}; transfers "
-                "to and from the host belong outside of it"
+                "from and to the host belong outside of it"
             )
 
     def free(self) -> None:
