@@ -23,7 +23,7 @@ bench: $(VENV)/bench tools/ensure-vulkan
 test: ready
 	$(MAKE) lint docs
 	PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/webmm check
-	PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/pytest -n $(PROCESSES) --dist loadfile $(ARGS)
+	PATH="$(CURDIR)/.tools/bin:$$PATH" $(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 quick: $(VENV)/dev
 	tools/ensure-vulkan $(BIN)/webmm

@@ -45,6 +45,11 @@ settings.register_profile(
 settings.load_profile("webmm")
 
 
+def pytest_collection_modifyitems(items):
+    """Run the quick files of units last: no process is then left alone with minutes of work, such as the wheel's."""
+    items.sort(key=lambda item: "tests/unit/" in item.nodeid)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """What is collected stays: it is not visited again and again meanwhile, nor later."""

@@ -182,7 +182,8 @@ def test_debug_takes_tiles_that_fit_the_device(webmm: Cli) -> None:
 
 def test_debug_does_not_unroll_loops(webmm: Cli) -> None:
     # With 16 copies of its inner loop, the text of `packed` has 260,000 characters: lavapipe took over 13 minutes.
-    done = webmm("debug", "packed", 9, 10, 11, "--op", "quantized", "--at", "1,2", "--set", "bm=32", "--set", "bn=32")
+    tiles = (word for tile in ("bm=16", "bn=16", "bk=8", "tm=4", "tn=4") for word in ("--set", tile))
+    done = webmm("debug", "packed", 9, 10, 11, "--op", "quantized", "--at", "1,2", *tiles)
     assert (done.returncode, done.stdout.splitlines()[-1][-5:]) == (0, "right")
     assert "unroll=1," in done.stdout
 

@@ -45,6 +45,7 @@ EXAMPLES = {
     "astype": (lambda x: webmm.astype(x, "int32"), lambda x: x.astype(np.int32)),
     # The last key is by far the largest one.
     "attention": (lambda x: webmm.attention(*[x[None]] * 3), lambda x: np.stack([[x[2]] * 3])),
+    "capture": (lambda x: webmm.capture(lambda x: x * 2.0)(x), lambda x: x * 2),
     "compute": (lambda x: webmm.compute(Rectified("relu", 15, F32), x.reshape(15)), lambda x: x.ravel()),
     "concatenate": (lambda x: webmm.concatenate([x, x], axis=1), lambda x: np.concatenate([x, x], axis=1)),
     "einsum": (lambda x: webmm.einsum("ij,kj->ki", x, x), lambda x: x @ x.T),

@@ -167,7 +167,15 @@ EDITS = [
         "",
     ),
     ("attention:full", ThreeCalls(), "attention/softmax.wgsl", "let weight = exp2(", "let weight = exp(", "WEIGHT", ""),
-    ("attention:full", AttentionLanes(), "attention/cpu_lanes.wgsl", "{ j }} *= shrink;", "{ j }} *= 1.0;", "ACC", ""),
+    (
+        "attention:full",
+        AttentionLanes(8, 4, 4, 4),
+        "attention/cpu_lanes.wgsl",
+        "{ j }} *= shrink;",
+        "{ j }} *= 1.0;",
+        "ACC",
+        "",
+    ),
     ("elementwise:gelu", Map(size=8), "epilogues/gelu.wgsl", "0.5 * tail", "0.6 * tail", "RESULT", ""),
 ]
 

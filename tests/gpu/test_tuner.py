@@ -87,7 +87,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_bad_candidates_do_not_end_the_search(device, monkeypatch):
     monkeypatch.setattr(tuner, "drawn", lambda device, problem: iter(()))
-    monkeypatch.setattr(tuner, "MAX_TIMEOUT", 8.0)
+    monkeypatch.setattr(tuner, "MAX_TIMEOUT", 4.0)
     with tuner.TunerProcess(str(device.info.index), [sys.executable, "-c", BAD_DRIVER]) as worker:
         records = tuner.tune(device, gemm(40, 40, 40), 120, worker=worker, first=[kernel() for kernel in OUTCOMES])
     first = {record.kernel: record for record in reversed(records)}

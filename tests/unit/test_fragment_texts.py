@@ -22,7 +22,7 @@ from webmm.wgsl.render import environment, render, tidy
 Shape = tuple[int, int, int]
 
 
-@pytest.mark.parametrize(("shapes", "lanes"), crossed(zip(FLOATS, BYTES, strict=True), LANES, step=2))
+@pytest.mark.parametrize(("shapes", "lanes"), crossed(zip(FLOATS, BYTES, strict=True), LANES, step=3))
 def test_every_combination_is_valid_for_tint(shapes: tuple[Shape, Shape], lanes: int) -> None:
     for layout, spelling in zip(LAYOUTS, itertools.cycle(SPELLINGS), strict=False):
         for kernel in fragments.units(*(fragments.settings(shape, lanes) for shape in shapes), spelling):

@@ -125,7 +125,7 @@ def judge(
 @pytest.mark.parametrize(
     "table",
     [
-        pytest.param(covering(TABLE), id="every trait"),
+        pytest.param(covering(TABLE)[::3], id="some traits"),  # tests/gpu has the others
         pytest.param(TABLE, id="all", marks=pytest.mark.long),
     ],
 )
