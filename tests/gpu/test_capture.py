@@ -205,6 +205,7 @@ def test_a_new_generation_is_recorded_again(device, chosen):
         generation.advance()
         np.testing.assert_array_equal(step(x).numpy(), f(x).numpy())
         assert chosen
+        assert len(step._kept) == 1  # the memory of the earlier one is released
 
 
 def test_a_profile_sees_every_call(device):

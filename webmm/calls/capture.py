@@ -63,6 +63,8 @@ class Captured(Generic[P, R]):
             raise ProblemError(f"{self._name}() is captured: it returns an Array, or a tuple of them")
         device, what = arrays[0].device, recording.other or "making a result"
         if recording.complete and all(x._storage in recording.storages for x in results):
+            for old in [key for key in self._kept if key[1] != signature[1]]:
+                del self._kept[old]  # of an earlier generation: it is not found again
             try:
                 self._kept[signature] = Replay(device, device.launches, recording, arrays, results, several)
             except MemoryLimitError:
