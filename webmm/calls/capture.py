@@ -8,8 +8,9 @@ from functools import update_wrapper
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from webmm.calls.planned import PLAIN, described
-from webmm.engine.device import Array
+from webmm.calls.planned import HOST, described
+from webmm.engine.device import Array, Device
+from webmm.engine.pool import Borrowed, Storage
 from webmm.engine.recording import Recording
 from webmm.engine.replays import Replay
 from webmm.errors import MemoryLimitError, ProblemError
@@ -32,7 +33,8 @@ class Captured(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Replay the function, or call it."""
         key, arrays = described(self._name, args, kwargs)
-        if not arrays or not all(isinstance(x, PLAIN) for x in key):
+        given = (*args, *kwargs.values())
+        if not arrays or not all(type(x) is Array or isinstance(x, HOST) for x in given):
             raise ProblemError(
                 f"{self._name}() is captured: it takes device arrays, at least one, and numbers or words beside them"
             )
@@ -45,11 +47,37 @@ class Captured(Generic[P, R]):
             if results is not None:
                 return cast(R, results if replay.several else results[0])
         elif not device.recordings.current() and device.profile is None:
-            with device.recordings.begin(arrays, captured=True) as recording:
-                result = self._function(*args, **kwargs)
-            self._keep(signature, recording, arrays, result)
-            return result
+            return cast(R, self._recorded(signature, device, args, kwargs))
         return self._function(*args, **kwargs)
+
+    def _recorded(self, signature: Any, device: Device, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function and record it.
+
+        It is given other arrays over the same buffers: so those that it uses otherwise, too, are told apart.
+        """
+        lent: dict[Storage[Device], Borrowed[Device]] = {}
+        arrays: list[Array] = []  # that the function is given
+        own: list[Array] = []  # those that they stand for
+
+        def borrowed(x: Any) -> Any:
+            if type(x) is not Array:
+                return x
+            storage = lent.setdefault(x._storage, Borrowed(x._storage))
+            own.append(x)
+            arrays.append(Array(storage, x.shape, x.element, x.strides, x.offset))
+            return arrays[-1]
+
+        def returned(x: Any) -> Any:
+            if type(x) is not Array or not isinstance(x._storage, Borrowed):
+                return x
+            whole = Array(x._storage.lender, x.shape, x.element, x.strides, x.offset)
+            return next((mine for mine, array in zip(own, arrays, strict=True) if x is array), whole)
+
+        positional, by_word = [borrowed(x) for x in args], {word: borrowed(x) for word, x in kwargs.items()}
+        with device.recordings.begin(arrays, captured=True) as recording:
+            result: Any = self._function(*positional, **by_word)
+        self._keep(signature, recording, arrays, result)
+        return tuple(map(returned, result)) if isinstance(result, tuple) else returned(result)
 
     @property
     def _name(self) -> str:

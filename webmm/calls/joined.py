@@ -18,6 +18,7 @@ from webmm.calls.expression import LETTERS, Maker, astype, copied
 from webmm.calls.operands import Operandish, Temporaries, opened
 from webmm.choose.limits import dispatch_limits
 from webmm.dtypes import COMPUTED, I32
+from webmm.engine.aliasing import overlap
 from webmm.engine.device import Array
 from webmm.engine.view import imported
 from webmm.errors import ProblemError
@@ -78,7 +79,7 @@ def write(y: Array, x: Operandish) -> None:
         if isinstance(x, Array):
             source = temporary.array(x)
             source = source if source.element == y.element else astype(source, y.dtype)
-            source = concatenate([source[None]])[0] if source.storage is y.storage else source
+            source = concatenate([source[None]])[0] if overlap(source, y) else source
         else:
             with np.errstate(all="ignore"):
                 source = temporary.array(imported(x, wide=True).astype(y.dtype))

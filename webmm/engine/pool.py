@@ -85,6 +85,27 @@ class Storage(Generic[Owner_co]):
 AnyStorage = Storage[Owner]  # of whatever device
 
 
+class Borrowed(Storage[Owner_co]):
+    """The buffer of another storage, `lender`, under another identity: what is done with it can be told apart."""
+
+    __slots__ = ("lender",)
+
+    def __init__(self, lender: Storage[Owner_co]) -> None:
+        self.lender, self.device, self.nbytes, self.constant = lender, lender.device, lender.nbytes, False
+
+    @property
+    def block(self) -> Block | None:
+        """The lender's buffer."""
+        return self.lender.block
+
+    @block.setter
+    def block(self, block: Block | None) -> None:
+        self.lender.block = block
+
+    def __del__(self) -> None:
+        """Leave the buffer to its lender."""
+
+
 class Pool:
     """The buffers of one device.
 

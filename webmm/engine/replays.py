@@ -34,7 +34,8 @@ class Replay:
         several: bool,
     ) -> None:
         self.several = several  # whether the function returns a tuple
-        self._device, self._launches, self._results = device, launches, tuple(results)
+        self._device, self._launches = device, launches
+        self._layouts = [(type(x), x.shape, x.element, x.strides, x.offset, x.signature) for x in results]
         numbers = recording.storages
         places = {id(x): n for n, x in enumerate(arrays)}
         self._returned = {i: places[id(x)] for i, x in enumerate(results) if id(x) in places}  # arguments, by result
@@ -77,7 +78,7 @@ class Replay:
             for queued in ready:
                 if device.submissions.add(queued):
                     device.submissions.flush()
-        return tuple([self._view(i, x, arrays, storages) for i, x in enumerate(self._results)])
+        return tuple([self._result(i, arrays, storages) for i, _ in enumerate(self._layouts)])
 
     def _new(self, nbytes: int) -> AnyStorage:
         return Storage(self._device, self._device.pool.take(nbytes)[0], nbytes)
@@ -101,9 +102,10 @@ class Replay:
             self._steps[i] = step, queued
         return queued
 
-    def _view(self, i: int, x: AnyView, arrays: Sequence[AnyView], storages: dict[int, AnyStorage]) -> AnyView:
+    def _result(self, i: int, arrays: Sequence[AnyView], storages: dict[int, AnyStorage]) -> AnyView:
         if i in self._returned:
             return arrays[self._returned[i]]
-        view = type(x)(storages[self._numbers[i]], x.shape, x.element, x.strides, x.offset)
-        view.signature = x.signature
+        cls, shape, element, strides, offset, signature = self._layouts[i]
+        view = cls(storages[self._numbers[i]], shape, element, strides, offset)
+        view.signature = signature
         return view
