@@ -25,7 +25,7 @@ def test_leaks_and_long_waits_are_found(monkeypatch):
     leaked, waiting = [], threading.Lock()
 
     def leak(gpu, rng, kept):
-        leaked.append((gpu.array(np.ones(1000, np.float32)), np.ones(2**19)))  # 4 MiB
+        leaked.append((gpu.array(np.ones(1000, np.float32)), np.ones(2**19)))  # 4 MiB of host memory
         time.sleep(0.3)
 
     def wait(gpu, rng, kept):

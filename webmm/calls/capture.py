@@ -125,8 +125,8 @@ def capture(function: Callable[P, R]) -> Captured[P, R]:
     """Return `function` with its dispatches recorded by the first calls, and replayed by later ones.
 
     Replaying a sequence of calls leaves out Python's part of each, 20 to 90 µs: that is most of the time of a small
-    model. The function takes arrays of one device and returns one, or a tuple of them. What else it takes – numbers, words,
-    None – is part of what is recorded, as are the shapes, strides and dtypes of the arrays: for other ones it is
+    model. The function takes arrays of one device and returns one, or a tuple of them. What else it takes – numbers,
+    words, None – is part of what is recorded, as are the shapes, strides and dtypes of the arrays: for other ones it is
     recorded again.
 
     - Arrays that it uses without being given them, such as weights, are the same in each replay; they may be written
