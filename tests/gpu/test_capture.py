@@ -1,12 +1,14 @@
 """Captured functions: replays have the results of calls, for all arrays, in place, in threads; others are refused."""
 
+import logging
+from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import webmm
-from webmm import choose
+from webmm import choose, log
 from webmm.engine import generation, replays
 from webmm.engine.submissions import Submissions
 from webmm.errors import FreedArrayError, MemoryLimitError, ProblemError
@@ -335,3 +337,121 @@ def test_appending_at_a_number_cannot_be_captured(device):
         with pytest.raises(ProblemError, match="appends to a KVCache at="):
             webmm.capture(lambda x: cache.append(0, x, x)[0])(one)
         assert cache.lengths == (0,)
+
+
+def test_an_object_that_is_called_has_names_of_its_own(device):
+    class Layer:
+        def __init__(self, inner):
+            self._function = self._kept = inner
+
+        def __call__(self, x):
+            return self._function(x) * 2.0
+
+    x = device.array(drawn(3))
+    with webmm.capture(Layer(lambda x: x + 1.0)) as step:
+        for _ in range(3):
+            np.testing.assert_array_equal(step(x).numpy(), (x.numpy() + 1) * 2)
+
+
+Pair = namedtuple("Pair", "x y")
+
+
+def test_tuples_are_plain_and_of_host_values(device):
+    x = device.array(drawn(3))
+    for other in (Pair(1, 2), (x,), (1, (x, 2)), ([1],)):
+        with pytest.raises(ProblemError, match="numbers or words beside them"):
+            webmm.capture(lambda x, other: x * 2.0)(x, other)
+    with pytest.raises(ProblemError, match="a tuple of them"):
+        webmm.capture(lambda x: Pair(x, x))(x)
+    with webmm.capture(lambda x, sizes: x * sizes[0]) as step:
+        for sizes in ((2.0, (3, 4)), (3.0, (3, 4)), (True, (3, 4)), (1, (3, 4))) * 3:
+            np.testing.assert_array_equal(step(x, sizes).numpy(), x.numpy() * sizes[0])
+
+
+def test_arrays_of_other_threads_are_refused(device):
+    with ThreadPoolExecutor(1) as pool:
+        step = webmm.capture(lambda x: pool.submit(lambda: x * 2.0).result() + 1.0)
+        step(device.array(drawn(3)))
+        step(device.array(drawn(3)))
+        with pytest.raises(ProblemError, match="using an array that is not made by its dispatches"):
+            step(device.array(drawn(3)))
+
+
+def test_arrays_that_are_kept_when_it_is_recorded_stay_as_they_are(device):
+    kept = []
+
+    def f(x):
+        kept.append(x * 2.0)
+        return kept[-1] + 1.0
+
+    with webmm.capture(f) as step:
+        xs = [device.array(drawn(3)) for _ in range(6)]
+        for x in xs:
+            step(x)
+        for x, y in zip(xs, kept, strict=False):
+            np.testing.assert_array_equal(y.numpy(), x.numpy() * 2)
+
+
+def test_the_log_of_each_call_prevents_recording(device):
+    step, level = webmm.capture(lambda x: x * 2.0), log.profile.level
+    log.profile.setLevel(logging.DEBUG)
+    try:
+        for _ in range(5):
+            step(device.array(drawn(3)))
+        assert not step._kept
+    finally:
+        log.profile.setLevel(level)
+
+
+def test_failures_do_not_add_up(device):
+    late = []
+
+    def f(x):
+        if late:
+            late.pop()
+            x.numpy()
+        return x * 2.0
+
+    with webmm.capture(f) as step:
+        for _ in range(4):
+            step.free()
+            late.append(1)
+            for _ in range(4):
+                step(device.array(drawn(3)))
+            assert step._kept
+
+
+def test_each_device_has_its_own_and_closed_ones_are_dropped():
+    made = []
+    with webmm.capture(lambda x: (made.append(1), x * 2.0)[1]) as step:
+        for _ in range(3):
+            with webmm.Device() as gpu:
+                x = gpu.array(drawn(3))
+                recorded_before, made[:] = len(made), []
+                for _ in range(6):
+                    np.testing.assert_array_equal(step(x).numpy(), x.numpy() * 2)
+                assert len(made) < 4, recorded_before
+        assert len(step._kept) == 1
+
+
+def test_an_array_that_is_only_returned(device):
+    w = device.array(drawn(3))
+    with webmm.capture(lambda x: (x * 2.0, w, w[1:])) as step:
+        for _ in range(4):
+            _, same, part = step(device.array(drawn(3)))
+            assert same.storage is part.storage is w.storage
+        assert step._kept
+
+
+def test_two_arrays_over_a_buffer_of_others(device):
+    buffer = device.array(drawn(4)).storage.buffer
+    w, x = device.wrap(buffer, (4,)), device.wrap(buffer, (4,))
+
+    def f(x):
+        w[...] = x
+        return w + 0.0
+
+    with webmm.capture(f) as step:
+        other = device.array(drawn(4))
+        recorded(step, other)
+        np.testing.assert_array_equal(step(x).numpy(), other.numpy())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from functools import update_wrapper
@@ -12,7 +13,7 @@ from webmm.calls.planned import HOST, described
 from webmm.engine.device import Array, Device
 from webmm.engine.pool import Borrowed, Storage
 from webmm.engine.recording import Recording
-from webmm.engine.replays import Replay
+from webmm.engine.replays import Replay, observed
 from webmm.errors import MemoryLimitError, ProblemError
 
 P = ParamSpec("P")
@@ -27,26 +28,27 @@ class Captured(Generic[P, R]):
     def __init__(self, function: Callable[P, R]) -> None:
         self._function = function
         self._kept: OrderedDict[Any, Replay] = OrderedDict()
-        self._tried: Counter[Any] = Counter()  # how often recording was tried, by the same keys
-        update_wrapper(self, function)
+        self._failed: Counter[Any] = Counter()  # recordings in vain, by the signatures of arrays
+        self._lock = threading.Lock()  # of these two
+        update_wrapper(self, function, updated=())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Replay the function, or call it."""
         key, arrays = described(self._name, args, kwargs)
-        given = (*args, *kwargs.values())
-        if not arrays or not all(type(x) is Array or isinstance(x, HOST) for x in given):
+        if not arrays or not all(type(x) is Array or _is_host(x) for x in (*args, *kwargs.values())):
             raise ProblemError(
                 f"{self._name}() is captured: it takes device arrays, at least one, and numbers or words beside them"
             )
-        signature = tuple(key)
         device = arrays[0].device
-        replay = self._kept.get(signature)
+        signature = (*key, id(device))
+        with self._lock:
+            if (replay := self._kept.get(signature)) is not None:
+                self._kept.move_to_end(signature)
         if replay is not None:
-            self._kept.move_to_end(signature)
             results: Any = replay.run(arrays)
             if results is not None:
                 return cast(R, results if replay.several else results[0])
-        elif not device.recordings.current() and device.profile is None:
+        elif not observed(device):
             return cast(R, self._recorded(signature, device, args, kwargs))
         return self._function(*args, **kwargs)
 
@@ -85,32 +87,47 @@ class Captured(Generic[P, R]):
 
     def _keep(self, signature: Any, recording: Recording, arrays: list[Array], result: Any) -> None:
         """Keep what was recorded; raises ProblemError if it cannot be replayed, after some attempts."""
-        several = isinstance(result, tuple)
+        several = type(result) is tuple
         results = result if several else (result,)
         if not all(isinstance(x, Array) for x in results):
             raise ProblemError(f"{self._name}() is captured: it returns an Array, or a tuple of them")
-        device, what = arrays[0].device, recording.other or "making a result"
-        if recording.complete and all(x._storage in recording.storages for x in results):
-            for old in [key for key in self._kept if key[1] != signature[1]]:
-                del self._kept[old]  # of an earlier generation: it is not found again
+        device, shapes = arrays[0].device, tuple(x.signature for x in arrays)
+        for x in results:
+            if x._storage not in recording.storages:
+                recording.close_over(x._storage)
+        what = recording.other
+        if recording.complete:
             try:
-                self._kept[signature] = Replay(device, device.launches, recording, arrays, results, several)
+                made = Replay(device, device.launches, recording, arrays, results, several)
             except MemoryLimitError:
                 what = "using memory that is not left for arrays of its own"
             else:
-                if len(self._kept) > MAX_REPLAYS:
-                    self._kept.popitem(last=False)
+                self._add(signature, made)
+                self._failed.pop(shapes, None)
                 return
-        self._tried[signature] += 1
-        if self._tried[signature] >= ATTEMPTS:
+        with self._lock:
+            self._failed[shapes] += 1
+            failed = self._failed[shapes]
+        if failed >= ATTEMPTS:
             raise ProblemError(
                 f"{self._name}() cannot be captured: each call does more than dispatches, last by {what}; transfers "
                 "from and to the host belong outside of it"
             )
 
+    def _add(self, signature: Any, replay: Replay) -> None:
+        """Keep a replay, and drop those of closed devices and of earlier generations, which are not found again."""
+        with self._lock:
+            for key in [key for key, kept in self._kept.items() if key[1] != signature[1] or kept.lost]:
+                del self._kept[key]
+            self._kept[signature] = replay
+            if len(self._kept) > MAX_REPLAYS:
+                self._kept.popitem(last=False)
+
     def free(self) -> None:
         """Release the arrays that are kept for replays; the next call records again."""
-        self._kept.clear()
+        with self._lock:
+            self._kept.clear()
+            self._failed.clear()
 
     def __enter__(self) -> Captured[P, R]:
         return self
@@ -119,6 +136,11 @@ class Captured(Generic[P, R]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.free()
+
+
+def _is_host(x: Any) -> bool:
+    """Tell whether an argument is a host value, whose bits are part of the key."""
+    return all(map(_is_host, x)) if type(x) is tuple else isinstance(x, HOST) and not isinstance(x, tuple)
 
 
 def capture(function: Callable[P, R]) -> Captured[P, R]:
@@ -131,14 +153,17 @@ def capture(function: Callable[P, R]) -> Captured[P, R]:
 
     - Arrays that it uses without being given them, such as weights, are the same in each replay; they may be written
       to in between, and by the function.
-    - Everything else that it does in Python happens when it is recorded, not when it is replayed: it must not depend
-      on values that change, count calls, print, or copy from or to the host.
+    - Everything else that it does in Python, with other devices or in other threads, happens when it is recorded, not
+      when it is replayed: it must not depend on values that change, count calls, print, free or keep arrays, or copy
+      from or to the host, as products of no terms and arrays with negative strides do.
     - `KVCache.append()` takes the place of new tokens from a device array then: `at=`.
-    - Arrays that it makes and does not return are kept until `free()`, or until the captured function is deleted.
+    - Arrays that it makes and does not return are kept for replays, until `free()` or until the captured function is
+      deleted; of more than 16 signatures, the least recently used are recorded anew.
 
-    While `webmm.profile()` is active, or if an array was freed, it is called as usual. Raises ProblemError for a
-    function that takes no array or returns anything but arrays, and for one whose recording does more than dispatches
-    each time, with what it does; otherwise what the function raises.
+    It is a function, not a method; a lambda or `functools.partial` binds an object. While `webmm.profile()` or the log
+    topic `profile` is active, or if an array was freed, it is called as usual. Raises ProblemError for a function that
+    takes no array, or returns anything but arrays or a plain tuple of them, and for one that could not be recorded
+    three times since it last was, for arrays of these shapes, with the reason; otherwise what the function raises.
 
     Example: ``step = webmm.capture(lambda x: webmm.softmax(x @ w)); y = step(x)``
 

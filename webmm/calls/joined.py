@@ -175,7 +175,7 @@ def put(y: Array, x: Array, at: Array, along: int) -> None:
     """
     if not x.size:
         return
-    places = at.broadcast_to(x.shape)
+    places = (at if all(stride >= 0 for stride in at.strides) else copied(at)).broadcast_to(x.shape)
     if not _within_bindings(y) and max((1, *x.shape[:along], *x.shape[along + 1 :])) > 1:
         for half in _halves(y, kept=along):
             put(y[half], x[half], places[half], along)

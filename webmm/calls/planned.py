@@ -97,4 +97,4 @@ def _exact(x: Any) -> Any:
         return struct.pack("<d", x)
     if isinstance(x, np.generic):
         return x.dtype, x.tobytes()
-    return tuple((type(each), _exact(each)) for each in x) if type(x) is tuple else x
+    return tuple((type(each), _exact(each)) for each in x) if isinstance(x, tuple) else x

@@ -21,6 +21,7 @@ LARGE = 2**20  # a destructor of a buffer this large (bytes) checks the pool's l
 EXACT = 2**12  # up to this many bytes, sizes are multiples of 16
 TURNS, SMALL = 4, 2**24  # TURNS buffers of up to SMALL bytes rotate, so that consecutive results need not wait
 _uids = itertools.count()
+serials = itertools.count()  # of storages: one that was made later has a larger number
 
 
 class Block:
@@ -53,9 +54,10 @@ Owner_co = TypeVar("Owner_co", bound=Owner, covariant=True)
 class Storage(Generic[Owner_co]):
     """The owner of a GPU buffer: shared by the arrays over it; returns it to the device's pool after the last one."""
 
-    __slots__ = ("__weakref__", "block", "constant", "device", "nbytes")
+    __slots__ = ("__weakref__", "block", "constant", "device", "nbytes", "serial")
 
     def __init__(self, device: Owner_co, block: Block, nbytes: int) -> None:
+        self.serial = next(serials)
         self.device = device
         self.block: Block | None = block
         self.nbytes = nbytes  # bytes of data; the buffer may be larger
@@ -91,7 +93,8 @@ class Borrowed(Storage[Owner_co]):
     __slots__ = ("lender",)
 
     def __init__(self, lender: Storage[Owner_co]) -> None:
-        self.lender, self.device, self.nbytes, self.constant = lender, lender.device, lender.nbytes, False
+        self.lender, self.serial = lender, lender.serial
+        self.device, self.nbytes, self.constant = lender.device, lender.nbytes, False
 
     @property
     def block(self) -> Block | None:

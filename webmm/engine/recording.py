@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
-from webmm.engine.pool import AnyStorage
+from webmm.engine.pool import AnyStorage, serials
 from webmm.engine.view import AnyView
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
@@ -35,6 +35,7 @@ class Recording:
 
     def __init__(self, arrays: Sequence[AnyView], captured: bool = False) -> None:
         self.captured = captured
+        self.serial = next(serials)
         self.storages: dict[AnyStorage, int] = {}
         for array in arrays:
             self.storages.setdefault(array._storage, len(self.storages))
@@ -48,12 +49,18 @@ class Recording:
         """Record the allocation of an array."""
         self.storages[storage] = len(self.storages)
 
+    def close_over(self, storage: AnyStorage) -> None:
+        """Record that a storage is the same in each repetition; it cannot be if it was made meanwhile, but not here."""
+        self.storages[storage] = len(self.storages)
+        self.constants.add(storage)
+        if storage.serial > self.serial and not storage.constant:
+            self.complete, self.other = False, "using an array that is not made by its dispatches"
+
     def ran(self, token: int, kernel: Kernel[Any], problem: Problem, arrays: Sequence[AnyView]) -> None:
         """Record a dispatch."""
         for storage in (array._storage for array in arrays):
             if (storage.constant or self.captured) and storage not in self.storages:
-                self.storages[storage] = len(self.storages)
-                self.constants.add(storage)
+                self.close_over(storage)
         numbers = tuple(self.storages.get(array._storage, -1) for array in arrays)
         written = tuple(compress(numbers, (extent.written for extent in problem.buffers())))
         self.steps.append(RecordedDispatch(token, kernel, problem, numbers, written))

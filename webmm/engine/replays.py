@@ -49,9 +49,11 @@ class Replay:
                 self._fixed[number] = storage
             elif number in returned:
                 self._made[number] = storage.nbytes
-            else:  # the call may have freed it
-                self._fixed[number] = storage if storage.alive else allocate.new(device, storage.nbytes)[0]
-        self._kept = set(self._fixed.values())
+            else:  # the recorded one may be kept by someone, or was freed
+                self._fixed[number] = allocate.new(device, storage.nbytes)[0]
+        self._used = [storage for storage in self._fixed.values() if storage in recording.constants]
+        self._own = [storage for storage in self._fixed.values() if storage not in recording.constants]
+        self._buffers = {storage.buffer for storage in self._used}
         self._numbers = [numbers[x._storage] for x in results]
         self._steps: list[tuple[RecordedDispatch, Queued | None]] = [(step, None) for step in recording.steps]
         launches.reserve(sum(not self._fixed.keys() >= {*step.numbers} for step in recording.steps))
@@ -59,16 +61,18 @@ class Replay:
     def run(self, arrays: Sequence[AnyView]) -> tuple[AnyView, ...] | None:
         """Queue the dispatches and return the results, or None if the function must be called instead."""
         device = self._device
-        if device.guard.lost or device.recordings.current() or device.profile is not None:
-            return None
-        if log.profile.isEnabledFor(logging.DEBUG):
+        if self.lost or observed(device):
             return None
         operands = [arrays[i]._storage for i in self._operands]
-        if any(x.block is None or x.block.refused or x.device is not device for x in (*operands, *self._kept)):
-            return None
-        if not self._kept.isdisjoint(operands):
-            return None  # it was recorded for two arrays
         with device.guard.using("replaying"), device.guard.lock:
+            for x in (*operands, *self._used):
+                if x.block is None or x.block.refused or x.device is not device:
+                    return None
+            if any(x.buffer in self._buffers for x in operands):
+                return None  # it was recorded for two arrays
+            for block in (x.block for x in self._own):
+                if block:
+                    block.refused = None  # of an earlier replay: this one writes it first
             try:
                 made = {number: self._new(nbytes) for number, nbytes in self._made.items()}
                 storages = {**dict(enumerate(operands)), **self._fixed, **made}
@@ -79,6 +83,11 @@ class Replay:
                 if device.submissions.add(queued):
                     device.submissions.flush()
         return tuple([self._result(i, arrays, storages) for i, _ in enumerate(self._layouts)])
+
+    @property
+    def lost(self) -> bool:
+        """Whether its device was lost or closed."""
+        return bool(self._device.guard.lost)
 
     def _new(self, nbytes: int) -> AnyStorage:
         return Storage(self._device, self._device.pool.take(nbytes)[0], nbytes)
@@ -109,3 +118,9 @@ class Replay:
         view = cls(storages[self._numbers[i]], shape, element, strides, offset)
         view.signature = signature
         return view
+
+
+def observed(device: Core) -> bool:
+    """Tell whether each call on a device is recorded or timed by itself."""
+    timed = device.profile is not None or log.profile.isEnabledFor(logging.DEBUG)
+    return timed or device.recordings.current() is not None
