@@ -10,6 +10,7 @@ from products import small as small_tiles
 
 import webmm
 from webmm import Device, choose
+from webmm.calls import divided
 from webmm.cases import OPS
 from webmm.choose import limits, tuned
 from webmm.cut.pieces import Limits
@@ -162,9 +163,11 @@ def test_a_tuned_adapter_has_its_measured_rate(device):
 
 
 def test_records_of_small_products_and_other_ops_do_not_change_the_rate(device, monkeypatch):
+    monkeypatch.setattr(divided, "_rates", {})
     gflops = {"gemm": 0.001, "reduce": 1e9}  # a tiny product, mostly overhead; and sums, which are no products
     records = [Record(op, "", 1, 1, 1, 1, "float32", "", "any", "", "", "", {}, gflops=g) for op, g in gflops.items()]
     monkeypatch.setattr(tuned, "load", lambda: records)
     alike = named(device, "any", "cpu")
-    assert tuned.rate(alike, F32) == 1e6
+    assert tuned.rate(alike, F32) == 0
+    assert divided.rate_of(alike, F32) == limits.ASSUMED_RATE["cpu"]
     assert limits.dispatch_limits(alike).flops == limits.ASSUMED_RATE["cpu"] * limits.DISPATCH_SECONDS

@@ -20,6 +20,7 @@ RNG = np.random.default_rng(17)
 @pytest.fixture(autouse=True)
 def naive(monkeypatch):
     monkeypatch.setattr(divided, "_rates", {})
+    monkeypatch.setattr(divided.tuned, "rate", lambda *_: 0.0)  # whatever other tests have tuned in this process
     monkeypatch.setattr(choose, "choose", lambda *_, **__: Naive())
 
 
@@ -102,7 +103,6 @@ def test_a_cpu_is_not_used_next_to_a_gpu(pair, calls, monkeypatch):
 
 
 def test_long_products_measure_the_rates(pair, monkeypatch):
-    monkeypatch.setattr(divided.tuned, "rate", lambda *_: 0.0)  # there is a record for some GPUs
     before = divided.rate_of(pair[0], webmm.problems.gemm.F32)
     assert before == divided.ASSUMED_RATE[pair[0].info.kind]
     monkeypatch.setattr(divided, "LONG", 0.0)

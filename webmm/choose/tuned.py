@@ -37,6 +37,7 @@ SHIPPED = Path(__file__).parents[1] / "tuned"
 WORTH_SCRATCH = 1.02
 ShapeKey = tuple[object, ...]
 NEAR = 3.0  # the largest distance() of a record that is used: sizes that differ by a factor of 2³ in total
+LARGE = 512**3  # m·n·k from which the rate of a product counts as that of the device
 SAME = 0.02  # the largest distance() at which sizes count as equal: 1.4 %
 
 
@@ -175,12 +176,16 @@ def clear() -> int:
 
 
 def rate(device: Device, dtype: DType) -> float:
-    """Return the highest rate of float products of `dtype` in tuned records of the adapter, in operations/s, or 0."""
+    """Return the highest rate of large float products of `dtype` in tuned records of the adapter, operations/s, or 0.
+
+    Small products say nothing about the rate: 20³ takes as long as a dispatch does.
+    """
     known = (generation.current, dtype.name)
     if known not in device.rates:
         adapter = _words(device.info.name)
         alike = (r for r in (*load(), *shipped()) if (r.op, r.dtype) == ("gemm", dtype.name))
-        best = max((r.gflops or 0.0 for r in alike if _words(r.adapter) == adapter), default=0.0)
+        large = (r for r in alike if r.m * r.n * r.k * r.batch >= LARGE)
+        best = max((r.gflops or 0.0 for r in large if _words(r.adapter) == adapter), default=0.0)
         device.rates[known] = 1e9 * best
     return device.rates[known]
 
