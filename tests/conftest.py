@@ -15,6 +15,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
+KEPT = pytest.StashKey[int]()  # shaders in Mesa's cache before the tests
+
 # Records in the user's cache would change the choice of kernels, and the tests must not add to them.
 os.environ["WEBMM_CACHE_DIR"] = tempfile.mkdtemp(prefix="webmm-tests-")
 atexit.register(shutil.rmtree, os.environ["WEBMM_CACHE_DIR"], ignore_errors=True)
@@ -43,6 +50,30 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("webmm")
+
+
+def shaders_kept():
+    """Return how many shaders Mesa's cache holds: what lavapipe need not compile."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(os.environ.get("MESA_SHADER_CACHE_DIR") or cache) / "mesa_shader_cache"
+    return sum(1 for _ in folder.glob("??/*"))
+
+
+def pytest_configure(config):
+    config.stash[KEPT] = shaders_kept()
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Say what the run took, beside the time by the clock: CONTRIBUTING.md has a budget for it."""
+    if resource is None or "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    minutes = sum(each.ru_utime + each.ru_stime for each in used) / 60
+    largest = max(each.ru_maxrss for each in used) * (1 if sys.platform == "darwin" else 1024) / 1e9
+    terminalreporter.write_line(
+        f"{minutes:.1f} CPU-minutes on {os.cpu_count()} processors, at most {largest:.2f} GB a process; "
+        f"shaders in Mesa's cache: {config.stash[KEPT]:,} before, {shaders_kept():,} after"
+    )
 
 
 def pytest_collection_modifyitems(items):
