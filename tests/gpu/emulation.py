@@ -25,7 +25,7 @@ STORES = {
     "deprecated": r"subgroupMatrixStore\(&(?P<to>c_tile\[subgroup\]), (?P<place>\w+), (?P<acc>\w+), false, "
     r"(?P<stride>\w+)\);",
 }
-MULTIPLY = r"(\w+) = (?:coop|subgroupMatrix)Multiply\w+\((\w+, \w+), \1\)"
+MULTIPLY = r"(?P<acc>\w+) = (?:coop|subgroupMatrix)Multiply\w+\((?P<left>\w+), (?P<right>\w+), (?P=acc)\)"
 SCALE = r"(\w+) = subgroupMatrixScalarMultiply\(\1, "
 ROWS = ("LoadT", "row_major", "false")
 # How each dialect reads an element of a tile, and stores four adjacent elements: Tint's tiles hold vec4<u32>.
@@ -48,12 +48,12 @@ FOUR = {
 }
 EMULATION = """
 const OWN: u32 = max(4u, FM * FN / LANES); // elements of C per lane, in row-major order; the last lanes may have none
-alias Result = array<f32, OWN>;
 
-// Fragments of A and B are positions in their tiles: (panel, offset, 1 for the tile of low halves).
-// Sums are given by address: drivers take long to compile copies of arrays.
-fn multiply_add(left: vec3u, right: vec3u, sums: ptr<function, Result>, lane: u32) {{
+fn multiply(step: Step, lane: u32) {{
     let count = min(params.k, 1u); // unknown at compile time, so that drivers do not unroll the loops
+    let left = step.left;
+    let right = step.right;
+    let sums = &sums_of[step.sums];
     for (var own = 0u; own < OWN * count && lane * OWN < FM * FN; own++) {{
         let i = (lane * OWN + own) / FN;
         let j = (lane * OWN + own) % FN;
@@ -63,12 +63,27 @@ fn multiply_add(left: vec3u, right: vec3u, sums: ptr<function, Result>, lane: u3
     }}
 }}
 
-fn scale_sums(sums: ptr<function, Result>, scale: f32) {{
+fn scale_sums(sums: u32, scale: f32) {{
     for (var own = 0u; own < OWN * min(params.k, 1u); own++) {{
-        (*sums)[own] *= scale;
+        sums_of[sums][own] *= scale;
     }}
 }}
 """
+# Drivers copy what is called to each place and take long to compile it, so the products of a step wait for one call.
+# Fragments of A and B are positions in their tiles: (panel, offset, 1 for the tile of low halves), those of C numbers.
+QUEUE = """
+alias Result = array<{element}, OWN>;
+struct Step {{ left: vec3u, right: vec3u, sums: u32 }}
+var<private> sums_of: array<Result, {sums}>;
+var<private> queue: array<Step, {steps}>;
+
+fn multiply_all(steps: u32, lane: u32) {{
+    for (var i = 0u; i < steps * min(params.k, 1u); i++) {{
+        multiply(queue[i], lane);
+    }}
+}}
+"""
+WAITS = re.compile(r"\s*(?:let \w+ = .*;|//.*)?")  # lines that products may wait for
 PLACES = {  # position of element (i, k) of A and (k, j) of B, by operand and whether it is row-major
     ("a", True): "i * {line} + k",
     ("a", False): "k * {line} + i",
@@ -86,6 +101,25 @@ def without_subgroups(wgsl):
     return re.sub(r"(fn main\([^{]*\{)", rf"\1{lines}", text) if count else text
 
 
+def queued(text, multiply, element):
+    """Return the shader with its sums in one array, and its products, which `multiply` finds, in a queue."""
+    sums = re.findall(r"var (\w+) = Result\(\);", text)
+    lines, waiting, longest = [], 0, 0
+    for line in text.splitlines():
+        if found := re.fullmatch(rf"\s*{multiply};", line):
+            left, right, acc = found["left"], found["right"], found["acc"]
+            line, waiting = f"queue[{waiting}] = Step({left}, {right}, {acc});", waiting + 1
+        elif waiting and not WAITS.fullmatch(line):
+            lines.append(f"multiply_all({waiting}u, local_index % LANES);")
+            waiting, longest = 0, max(longest, waiting)
+        lines.append(line)
+    text = "\n".join(lines) + "\n"
+    for number, acc in enumerate(sums):
+        text = text.replace(f"var {acc} = Result();", f"const {acc} = {number}u; sums_of[{acc}] = Result();")
+        text = text.replace(f"{acc}[own", f"sums_of[{acc}][own")
+    return text + QUEUE.format(element=element, sums=len(sums), steps=longest)
+
+
 def emulated(wgsl):
     """Return the shader, of either dialect, with emulated fragments and subgroups."""
     if "coop_mat" not in wgsl and "subgroup_matrix" not in wgsl:
@@ -101,13 +135,13 @@ def emulated(wgsl):
     text = re.sub(r"alias (Left|Right|Result) = .*\n", "", without_subgroups(wgsl))
     text = re.sub(r"diagnostic.*\n", "", text)
     text = re.sub(LOADS[dialect], lambda m: f"vec3u({m['panel']}, {m['place']}, {int('_low' in m['x'])}u)", text)
-    text = re.sub(SCALE, r"scale_sums(&\1, ", text)
-    text = re.sub(MULTIPLY, r"multiply_add(\2, &\1, local_index % LANES)", text)
+    text = re.sub(SCALE, r"scale_sums(\1, ", text)
     lanes = (
         "for (var own = 0u; own < OWN * min(params.k, 1u) && local_index % LANES * OWN < FM * FN; own += 4u) "
         "{{ let e = local_index % LANES * OWN + own; {} }}"
     )
     text = re.sub(STORES[dialect], lambda m: lanes.format(FOUR[dialect].format(**m.groupdict())), text)
+    text = queued(text, MULTIPLY, "f32")
     assert not re.search("coop|subgroupMatrix|subgroup_matrix", text)
     return text + EMULATION.format(**elements)
 

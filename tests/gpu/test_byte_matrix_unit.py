@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 import pytest
-from emulation import compile_by, stand_in, without_subgroups
+from emulation import MULTIPLY, compile_by, queued, stand_in, without_subgroups
 from test_quantized import F32, I8, I32, U8, check, draw, scheme_of
 
 from tests.sampled import sampled
@@ -26,15 +26,16 @@ LOAD = re.compile(r"subgroupMatrixLoad<(Left, row|Right, col)_major>\(&(\w)_tile
 STORE = re.compile(r"subgroupMatrixStore<row_major>\(&([ab]_tile\[\w+\]), ([^,]+), (\w+), C_LINE\);")
 EMULATION = """
 const OWN: u32 = FM * FN / LANES; // elements of C per lane, in row-major order
-alias Result = array<i32, OWN>;
 
 fn byte(word: u32, i: u32) -> i32 {{
     return {byte};
 }}
 
-// Fragments of A and B are positions in their tiles: (panel, vec4).
-fn multiply_add(left: vec2u, right: vec2u, sums: ptr<function, Result>, lane: u32) {{
+fn multiply(step: Step, lane: u32) {{
     let count = min(params.k, 1u); // unknown at compile time, so that drivers do not unroll the loops
+    let left = step.left;
+    let right = step.right;
+    let sums = &sums_of[step.sums];
     for (var own = 0u; own < OWN * count; own++) {{
         let i = (lane * OWN + own) / FN;
         let j = (lane * OWN + own) % FN;
@@ -54,15 +55,10 @@ def emulated(wgsl):
     kind = re.search(r"alias Left = subgroup_matrix_left<(\w+)", wgsl)[1]
     text = without_subgroups(wgsl)
     text = "\n".join(line for line in text.splitlines() if not line.startswith((*TINT_ONLY, "alias ")))
-    text = LOAD.sub(r"vec2u(\3, \4)", text)
-    text = re.sub(
-        r"acc_\w+ = subgroupMatrixMultiplyAccumulate\((\w+, \w+, )(\w+)\)",
-        r"multiply_add(\1&\2, local_index % LANES)",
-        text,
-    )
+    text = LOAD.sub(r"vec3u(\3, \4, 0u)", text)
     own = "for (var own = 0u; own < OWN * min(params.k, 1u); own++) {{ let e = local_index % LANES * OWN + own; {} }}"
     place = "{}[{} + e / FN * C_LINE + e % FN / 4u][e % 4u] = bitcast<u32>({}[own]);"
-    text = STORE.sub(lambda m: own.format(place.format(*m.groups())), text)
+    text = queued(STORE.sub(lambda m: own.format(place.format(*m.groups())), text), MULTIPLY, "i32")
     assert "subgroupMatrix" not in text
     return text + EMULATION.format(byte=BYTES[kind])
 
