@@ -34,9 +34,11 @@ def missing(what: str) -> None:
     pytest.skip(message)
 
 
-def chromium_path() -> str:
+def chromium_path(shell: bool = True) -> str:
+    """Return the path of Chromium; by default of the one without a window, if it is there: a fifth less CPU time."""
     named = os.environ.get("WEBMM_CHROMIUM")
-    found = named or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    names = ("chromium-headless-shell",) * shell + ("chromium", "chromium-browser", "google-chrome")
+    found = named or next(filter(None, map(shutil.which, names)), None)
     if not found:
         missing("Chromium")
     return str(found)

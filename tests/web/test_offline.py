@@ -62,7 +62,8 @@ def offline_page(playwright, page_folder: Path, tmp_path: Path) -> Iterator[obje
         threading.Thread(target=server.serve_forever, daemon=True).start()
         origin = f"http://{HOST}:{server.server_address[1]}"
         secure = [f"--host-resolver-rules=MAP {HOST} 127.0.0.1", f"--unsafely-treat-insecure-origin-as-secure={origin}"]
-        browser = playwright.chromium.launch(executable_path=chromium_path(), args=[*FLAGS, *WEBGPU_FLAGS, *secure])
+        whole = chromium_path(shell=False)  # the headless shell does not treat this address as secure
+        browser = playwright.chromium.launch(executable_path=whole, args=[*FLAGS, *WEBGPU_FLAGS, *secure])
         page = browser.new_page()
         page.set_default_timeout(TIMEOUT)
         page.goto(f"{origin}/page/")
