@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from webmm import choose
+from webmm.cases.attention import plain as dense_attention
 from webmm.choose import tables, tuned
 from webmm.dtypes import BOOL, BYTES, F16, F32, F64, FLOATS, I32, MATRIX_DTYPES
 from webmm.errors import WebmmError
@@ -485,6 +486,10 @@ def test_drawings_and_counts_agree(program: Program, script: Path, node: Callabl
         expected.append([tiles.pictured(kernel, True).plain(), tiles.legend(kernel, 4, 7.5), moved(kernel, problem)])
         parts = "drawings.pictured(k, true).plain(), drawings.legend(k, 4, 7.5), [...core.moved(k, p)]"
         lines.append(f"says(() => {{ const [k, p] = [{text}, {written(program, problem)}]; return [{parts}]; }});")
+    windowed = dataclasses.replace(dense_attention((2, 4, 45, 70, 24), F32, True), kv_heads=2, left=20, shift=9)
+    for kernel in (stage() for stage in STAGES["attention"].values()):
+        expected.append(list(moved(kernel, windowed)))
+        lines.append(f"says(() => [...core.moved({written(program, kernel)}, {written(program, windowed)})]);")
     for name, at, who in (("tile_1d", 7, 9), ("shared", 9, 200), ("shared", 17, 9)):
         walk = steps.walked("gemm", name)
         assert walk

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from webmm.cases.attention import plain
+from webmm.dtypes import F32
 from webmm.errors import ConfigError
 from webmm.kernels import BEYOND, KERNELS, LADDER, STAGES, configure, kernel_class, ladder
 from webmm.kernels.base import LOOP_LIMIT, MAX_WORKGROUPS, Capabilities, tunable
@@ -20,6 +22,7 @@ from webmm.kernels.gemm.persistent import Persistent
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.shared import Shared
 from webmm.kernels.product import Grid
+from webmm.kernels.traffic import moved
 from webmm.problems.gemm import gemm
 from webmm.wgsl.render import shader_folder
 
@@ -318,3 +321,45 @@ def test_loops_over_a_long_k_are_unrolled():
 @pytest.mark.parametrize("cls", LADDER, ids=lambda cls: cls.name)
 def test_long_k_is_within_the_loop_limit_of_every_default(cls):
     assert cls().check(gemm(3, 5, 100_003), engine(loop_limit=LOOP_LIMIT)) is None
+
+
+@pytest.mark.parametrize("tile", [1, 3, 8, 100])
+@pytest.mark.parametrize(("left", "right", "shift"), [(-1, -1, 0), (-1, 0, 0), (-1, 0, 5), (4, 2, -7), (0, 3, -40)])
+def test_the_keys_of_tiles_of_queries(tile, left, right, shift):
+    problem = dataclasses.replace(plain((1, 1, 29, 33, 8), F32), left=left, right=right, shift=shift)
+    seen = [
+        {j for j in range(33) if (left < 0 or j >= i + shift - left) and (right < 0 or j <= i + shift + right)}
+        for i in range(29)
+    ]
+    tiles = [set().union(*seen[first : first + tile]) for first in range(0, 29, tile)]
+    assert problem.tile_pairs(tile) == max(1, sum(map(len, tiles)))
+    assert problem.tile_pairs(1) == problem.pairs
+
+
+def test_the_bytes_that_attention_moves():
+    """4 heads, 128 queries, 256 keys, width 64 in float32: q and o of a head are 32 KiB each, k and v 64 KiB each."""
+    problem, kib = plain((1, 4, 128, 256, 64), F32), 1024
+    stages = STAGES["attention"]
+    made = {
+        stages["online"](64, 64): 32 + 32 + 128 * 128,  # each query reads k and v
+        stages["blocked"](64, 64, bq=64): 32 + 32 + 2 * 128,  # each of two tiles does
+        stages["blocked"](64, 64, bq=64, bk=32, span=32): 32 + 2 * 128 + 2 * 8 * 16,  # q again in each of eight steps
+        stages["pipelined"](64, 64, bq=64, bk=32, tm=4, span=64, direct="v"): 32 + 32 + 2 * 64 + 2 * 16 * 64,
+        stages["cpu_lanes"](tm=16, tn=8, load="buffer"): 32 + 32 + 8 * 128,
+        stages["cpu_lanes"](tm=16, tn=8): 32 + 32 + 8 * 128 + 2 * 128,  # k and v are copied
+        stages["decode"](64, 64, tm=4, splits=1): 32 + 32 + 32 * 128,
+        stages["decode"](64, 64, tm=4, splits=2): 2 * 32 + 32 * 128 + 2 * 68 + 32,  # partial results, twice
+        # 16 × 16 × 32 fragments read four rows of q and k, 16 × 16 · 32 four weights and v; scores are moved five times
+        stages["three_calls"](): 32 * 64 * 2 + 5 * 128 + 32 * 16 * 256 * 32 / kib + 32,
+    }
+    for kernel, each in made.items():
+        assert kernel.moves(problem) == 4 * kib * each, kernel
+        assert moved(kernel, problem).storage == 4 * kib * each
+    half = dataclasses.replace(problem, queries=256, right=0)  # causal: half of the keys, and those of half a tile
+    assert moved(stages["blocked"](64, 64, bq=64), half).storage == 4 * kib * (64 + 64 + (64 + 128 + 192 + 256) / 2)
+
+
+def test_the_page_shows_what_attention_moves_for_every_stage():
+    problem = plain((2, 8, 1000, 1000, 64), F32, True)
+    for stage in STAGES["attention"].values():
+        assert moved(stage(), problem).storage > 1.3 * problem.bytes

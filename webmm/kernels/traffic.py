@@ -69,5 +69,5 @@ def moved(kernel: Any, problem: Any) -> Moved:
     if tile_m and tile_n and hasattr(problem, "k"):
         down, across = -(-problem.m // tile_m), -(-problem.n // tile_n)
     times = {each.name: 1 if each.written else across if each.name == "a" else down for each in problem.buffers()}
-    storage = sum(each.nbytes * times[each.name] for each in problem.buffers())
+    storage = kernel.moves(problem) or sum(each.nbytes * times[each.name] for each in problem.buffers())
     return Moved(problem.flops, storage, problem.bytes, None if kernel.workgroup_bytes else 0)

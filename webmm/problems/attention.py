@@ -184,6 +184,17 @@ class Attention(Problem):
         lower = 0 if self.left < 0 else _before(self.queries, self.keys, shift - self.left)
         return max(1, upper - lower)
 
+    def tile_pairs(self, tile: int) -> int:
+        """Return the pairs of a tile of so many queries and a key that one of them sees, of one head, likewise."""
+        shift = self.shift + (self.keys if self.from_end else 0)
+        count = 0
+        for first in range(0, self.queries, tile):
+            last = min(first + tile, self.queries) - 1
+            end = self.keys if self.right < 0 else min(max(last + shift + self.right + 1, 0), self.keys)
+            begin = 0 if self.left < 0 else min(max(first + shift - self.left, 0), self.keys)
+            count += max(0, end - begin)
+        return max(1, count)
+
     @property
     def flops(self) -> int:
         """Multiplications and additions of both products, for the keys that queries see."""

@@ -237,6 +237,23 @@ class AttentionKernel(Kernel[Attention]):
         """Return the number of the sum of weights that has it; by default a maximum has one."""
         return self.team(key, count)
 
+    def moves(self, problem: Attention) -> float:
+        """Return the bytes that the invocations of its dispatches load and store, whether or not caches serve them."""
+        steps: Any = self.dispatches
+        return problem.heads * problem.batch * float(sum(each.moved_for(problem) for each in steps))
+
+    def moved_for(self, problem: Attention) -> float:
+        """Return the bytes of this dispatch for each head: by default, a tile of queries reads its keys once."""
+        p, size = problem, problem.dtype.itemsize
+        tiles = p.tile_pairs(self.tile_q)
+        return self.moved_once(p) + p.queries * p.width * size + tiles * (p.width + p.value_width) * size
+
+    def moved_once(self, problem: Attention) -> float:
+        """Return the bytes of o and of the mask, for each head."""
+        p = problem
+        mask = 0 if p.mask_dtype is None else p.pairs * p.mask_dtype.itemsize
+        return p.queries * p.value_width * p.out_dtype.itemsize + mask
+
     def places(self, problem: Attention) -> dict[str, tuple[str, str]]:
         """Return the places of the elements of each buffer, and their numbers."""
         return problem.places

@@ -120,6 +120,14 @@ class Blocked(HeldRows):
         count, width = self.tile(x)
         return ceil_div(count * width, self.invocations)
 
+    def moved_for(self, problem: Attention) -> float:
+        """Count q again for each step if its rows are not held as a whole; what has no tile, for each invocation."""
+        p, tiles = problem, problem.tile_pairs(self.bq)
+        k, v = (1 if x in self.tiles else self.wy for x in "kv")
+        again = tiles / self.tile_k * self.bq * (1 if "q" in self.tiles else self.parts)
+        q = p.queries if "q" in self.tiles and self.at_once == self.columns else again
+        return self.moved_once(p) + (q * p.width + tiles * (k * p.width + v * p.value_width)) * p.dtype.itemsize
+
     def unrolled(self, count: int) -> int:
         """Return how many of `count` steps of an inner loop are written out in each iteration."""
         del count

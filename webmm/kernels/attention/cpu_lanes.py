@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webmm.kernels.attention.base import FOUR, READ, AttentionChoices, AttentionKernel, others
-from webmm.kernels.attention.packed import DEPTH, K_TEXTURE, V_TEXTURE, PackK, PackV
+from webmm.kernels.attention.packed import BYTES, DEPTH, K_TEXTURE, V_TEXTURE, PackK, PackV
 from webmm.kernels.base import Binding, Kernel, Scratch, Texture, ceil_div, tunable
 from webmm.kernels.one_subgroup import OneSubgroup
 from webmm.kernels.sizes import Condition
@@ -102,6 +102,13 @@ class CpuLanes(OneSubgroup[Attention], AttentionKernel):
         """Return the steps over keys, and in each those over columns, and over keys again."""
         p = problem
         return ceil_div(p.keys, self.tile_k) * (3 + ceil_div(p.width, FOUR) + self.tile_k // FOUR)
+
+    def moved_for(self, problem: Attention) -> float:
+        """Count k and v as float32 if they are in textures."""
+        p = problem
+        size = BYTES if self.load == "texture" else p.dtype.itemsize
+        q, keys = p.queries * p.width * p.dtype.itemsize, p.tile_pairs(self.tm) * (p.width + p.value_width)
+        return self.moved_once(p) + q + keys * size
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Require whole vec4, and rows that lanes can share evenly."""

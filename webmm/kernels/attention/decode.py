@@ -23,6 +23,11 @@ def adders(values: int, splits: int) -> int:
     return 1 << (most.bit_length() - 1)
 
 
+def partial_bytes(values: int, splits: int, problem: Attention) -> int:
+    """Return the bytes of the partial results of a head: rows of so many values, with a maximum and a sum."""
+    return 4 * (values + FOUR) * splits * problem.queries
+
+
 def whole_parts(values: int, splits: int) -> tuple[bool, str]:
     """Return the constraint that each of them has as many parts."""
     each = adders(values, splits)
@@ -89,6 +94,19 @@ class Decode(HeldRows):
         groups, share = self.size // self.sharers, ceil_div(count, self.splits)
         return key // share * groups + key % share % groups
 
+    def moved_for(self, problem: Attention) -> float:
+        """Count keys once for all queries of a workgroup, and partial results."""
+        p, size = problem, problem.dtype.itemsize
+        tiles = ceil_div(p.group * p.queries, self.tm) / p.group * p.tile_pairs(p.queries)
+        partial = self.partial_bytes(p)
+        result = p.queries * p.value_width * p.out_dtype.itemsize
+        once = self.moved_once(p) - (result if partial else 0) + partial
+        return once + (p.queries * self.splits * p.width + tiles * (p.width + p.value_width)) * size
+
+    def partial_bytes(self, problem: Attention) -> int:
+        """Return the bytes of the partial results of a head, if there are any."""
+        return partial_bytes(self.values, self.splits, problem) if self.splits > 1 else 0
+
     @property
     def after(self) -> tuple[Kernel[Attention], ...]:
         """The dispatch that combines the results, if keys are divided."""
@@ -96,8 +114,7 @@ class Decode(HeldRows):
 
     def scratch(self, problem: Attention) -> tuple[Texture | Scratch, ...]:
         """A row of the result of each query and split, with its largest score and its sum."""
-        p = problem
-        nbytes = 4 * (self.values + FOUR) * self.splits * p.queries * p.heads * p.batch
+        nbytes = self.partial_bytes(problem) * problem.heads * problem.batch
         return (Scratch(PARTIAL, nbytes),) if self.splits > 1 else ()
 
     def scratch_rule(self, problem: Attention) -> dict[str, Any]:
@@ -166,6 +183,11 @@ class Combine(AttentionKernel):
     def workgroup_bytes(self) -> int:
         """A result of each adder, with its largest score and its sum."""
         return self.adders * (4 * self.values + 8)
+
+    def moved_for(self, problem: Attention) -> float:
+        """Return the bytes of the partial results and of o."""
+        p = problem
+        return partial_bytes(self.values, self.splits, p) + p.queries * p.value_width * p.out_dtype.itemsize
 
     @property
     def tile_v(self) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from webmm.kernels.attention.base import HeldRows
 from webmm.kernels.base import tunable
+from webmm.problems.attention import Attention
 
 
 @dataclass(frozen=True)
@@ -31,3 +32,8 @@ class Online(HeldRows):
     def tile_q(self) -> int:
         """One per invocation."""
         return self.size
+
+    def moved_for(self, problem: Attention) -> float:
+        """Count keys for each query: each invocation reads its own."""
+        p, size = problem, problem.dtype.itemsize
+        return self.moved_once(p) + (p.queries * p.width + p.pairs * (p.width + p.value_width)) * size

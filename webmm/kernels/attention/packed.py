@@ -10,6 +10,7 @@ from webmm.kernels.attention.base import FOUR, WRITE, AttentionChoices, Attentio
 from webmm.kernels.base import Binding, Scratch, Texture, ceil_div
 from webmm.problems.attention import Attention
 
+BYTES = 4  # of an element of a texture
 DEPTH = 8192  # texels along a side of a layer: the size that every device supports
 K_TEXTURE, V_TEXTURE = "k_texture", "v_texture"
 
@@ -47,6 +48,12 @@ class Pack(AttentionKernel):
         across, down = f"ceil(keys / {FOUR * 8})", f"ceil({self.columns} / {FOUR * 4})"
         heads = "heads / group * entries"
         return {"x": across, "y": down, "z": heads, "rule": f"dispatch ({across}, {down}, {heads})"}
+
+    def moved_for(self, problem: Attention) -> float:
+        """Return the bytes of k or v, and of the texture, for each head of q."""
+        p = problem
+        columns = p.width if self.reads == "k" else p.value_width
+        return p.keys * columns * (p.dtype.itemsize + BYTES) / p.group
 
     @property
     def columns(self) -> str:

@@ -12,6 +12,7 @@ from webmm.kernels.sizes import folded
 from webmm.problems.attention import Attention
 
 SCORES = "scores"
+BYTES = 4  # of a score
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,13 @@ class ThreeCalls(Tile):
         """All keys: a row has its maximum and sum before it is multiplied."""
         return INDEX_LIMIT
 
+    def moved_for(self, problem: Attention) -> float:
+        """Count four weights and a vec4 of v of each invocation and key, and o."""
+        p = problem
+        columns = self.wx * ceil_div(p.value_width, FOUR * self.wx)
+        loads = p.tile_pairs(self.tile_q) * self.wy * columns * FOUR * (BYTES + p.dtype.itemsize)
+        return loads + p.queries * p.value_width * p.out_dtype.itemsize
+
     def scratch(self, problem: Attention) -> tuple[Texture | Scratch, ...]:
         """A score for each query and key of every head."""
         p = problem
@@ -115,6 +123,13 @@ class Scores(Tile):
         """Return the columns of the result."""
         return problem.keys
 
+    def moved_for(self, problem: Attention) -> float:
+        """Count four rows of q and of k of each invocation, the mask, and all scores, also those that nobody sees."""
+        p = problem
+        down, across = ceil_div(p.queries, self.tile_q) * self.wy, ceil_div(p.keys, self.tile_k) * self.wx
+        mask = 0 if p.mask_dtype is None else p.mask_dtype.itemsize
+        return down * across * 2 * FOUR * p.width * p.dtype.itemsize + p.queries * p.keys * (BYTES + mask)
+
     @property
     def tile_k(self) -> int:
         """The columns of its fragments."""
@@ -148,6 +163,10 @@ class Softmax(AttentionKernel):
     def workgroup_bytes(self) -> int:
         """The partial results of a row's invocations."""
         return 4 * self.lanes if self.lanes > 1 else 0
+
+    def moved_for(self, problem: Attention) -> float:
+        """Count each score that a query sees three times, and its weight."""
+        return FOUR * BYTES * problem.pairs
 
     @property
     def tile_k(self) -> int:
