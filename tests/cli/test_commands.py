@@ -375,7 +375,7 @@ def test_explain_supports_every_op(webmm: Cli, op: str) -> None:
 TUNED = ["quantized", "weights:4bit-128", "reduce:argmax", "normalise:rms_norm", "elementwise"]
 
 
-@pytest.mark.parametrize("op", sampled(TUNED, 3, 1))
+@pytest.mark.parametrize("op", sampled(TUNED, 5, 1))
 def test_tune_supports_every_op(webmm: Cli, tmp_path: Path, op: str) -> None:
     size = "8x64x64" if op[0] in "qw" else "8x512"
     cache = {"WEBMM_CACHE_DIR": str(tmp_path / "cache")}

@@ -16,7 +16,7 @@ import webmm
 from webmm import Array, hooks
 from webmm.errors import ProblemError
 
-COUNT, EACH = 128, 8  # problems in total, and per group (of similar shaders)
+COUNT, EACH = 96, 6  # problems in total, and per group (of similar shaders)
 FEW = ("matmul", "matmul", "gemm", "new", "view", "drop", "read")  # kinds of steps with few shaders
 SEEDS = [seed for seed in range(COUNT // EACH * GROUP) if seed % GROUP < EACH and kind_of(seed) in OPS]
 # Of sequences: float32 with the device's limits, and float16 with all epilogues and small bindings; some 360 steps.

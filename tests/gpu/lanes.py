@@ -118,7 +118,8 @@ def main(few):
             found["failed" if words else "refused"].append(
                 f"{kernel.op} {kernel.name} {kernel.subgroup} {words}".strip()
             )
-    print(json.dumps({"lanes": offered.subgroup_size, **found}))
+    every = {(f"{kernel.op} {kernel.name} {kernel.subgroup}", kernel.subgroup, kernel.exact) for kernel in kernels}
+    print(json.dumps({"lanes": offered.subgroup_size, "kernels": sorted(every), **found}))
 
 
 if __name__ == "__main__":

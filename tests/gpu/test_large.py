@@ -116,7 +116,7 @@ def test_the_chosen_kernels(small, monkeypatch):
     np.testing.assert_array_equal(got, np.maximum(a @ b + bias, 0))
 
 
-@other_stages(0)
+@other_stages(0, 4)
 def test_a_matrix_as_the_bias(device, cls):
     for n in (12, 13):  # by vec4, and not
         problem = dataclasses.replace(view(9, n, 4), bias="matrix", bias_offset=5, activation="relu", alpha=2.0)

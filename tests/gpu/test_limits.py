@@ -22,7 +22,7 @@ from webmm.problems.gemm import gemm
 
 @pytest.mark.parametrize(
     ("cls", "dtype"),
-    sampled([*((cls, "float32") for cls in LADDER), (Shared, "float16"), (Pipelined, "float16")]),
+    sampled([*((cls, "float32") for cls in LADDER), (Shared, "float16"), (Pipelined, "float16")], 4),
     ids=lambda x: getattr(x, "name", x),
 )
 def test_k_of_100_003(device, cls, dtype):
@@ -34,7 +34,7 @@ def test_k_of_100_003(device, cls, dtype):
         check_exactly(device, kernel, problem)
 
 
-@pytest.mark.parametrize("cls", [cls for cls in LADDER if cls().inner_step == 1], ids=lambda cls: cls.name)
+@pytest.mark.parametrize("cls", sampled([cls for cls in LADDER if cls().inner_step == 1]), ids=lambda cls: cls.name)
 def test_k_around_the_loop_limit(device, cls):
     for k in (LOOP_LIMIT, LOOP_LIMIT + 1):  # the last that one loop takes, and the first that needs a nested one
         check_exactly(device, cls(), gemm(2, 3, k))
@@ -90,7 +90,7 @@ def test_loops_beyond_the_limit_are_refused(device):
 # Grids of more than 65,535 workgroups
 
 
-@other_stages(0)  # the others: test_mutations.py
+@other_stages(0, 4)  # others: test_mutations.py
 def test_folded_grids(device, cls):
     kernel = smallest(cls)
     tile_m, tile_n = kernel.grid.tile_m, kernel.grid.tile_n

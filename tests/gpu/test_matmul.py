@@ -183,7 +183,7 @@ def test_beta_zero_does_not_read_c(device):
     np.testing.assert_array_equal(C.numpy(), a @ b)
 
 
-@pytest.mark.parametrize("m", [1, 3])
+@pytest.mark.parametrize("m", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_k_beyond_the_loop_limit(device, m):
     # lavapipe stops loops after 65,535 iterations, each of 16 steps of k in most kernels.
     a, b = integers(m, 2**20 + 1), integers(2**20 + 1, 2)

@@ -136,7 +136,7 @@ def test_shapes(device, kernel):
 
 
 @every_kernel
-@pytest.mark.parametrize("k", [1, 33_000])
+@pytest.mark.parametrize("k", [pytest.param(1, marks=pytest.mark.long), 33_000])
 def test_the_range_of_the_accumulator(device, kernel, k):
     # The largest sums: 255·255·k and -128·-128·k; also scaled, rounded and saturated.
     for a_dtype, zero_a, b_dtype, zero_b in [(U8, 0, U8, 0), (I8, 0, I8, 0), (U8, 255, U8, 0), (I8, 127, U8, 0)]:

@@ -64,6 +64,6 @@ def test_shapes(device, cls, dtype):
             check(device, kernel, problem, seed)
 
 
-@pytest.mark.parametrize("cls", sampled([cls for cls in LADDER if small(cls) != cls()], 3, 1), ids=lambda cls: cls.name)
+@pytest.mark.parametrize("cls", sampled([cls for cls in LADDER if small(cls) != cls()], 6, 1), ids=lambda cls: cls.name)
 def test_default_tiles(device, cls):
     check(device, cls(), gemm(*LARGE))

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 from products import check_exactly, runs
 
+from tests.sampled import crossed
 from webmm.choose import candidates, choose, suited
 from webmm.errors import UnsupportedError
 from webmm.kernels.gemm.subgroup import Subgroup
@@ -19,8 +20,7 @@ from webmm.wgsl.render import render
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
-@pytest.mark.parametrize("lanes", [4, 8])
-@pytest.mark.parametrize("ly", [1, 2, 4, 8])
+@pytest.mark.parametrize(("lanes", "ly"), crossed([4, 8], [1, 2, 4, 8]))
 def test_every_arrangement_of_lanes(device, lanes, ly):
     # More rows of A than lanes, equally many, and fewer; likewise vec4 of B.
     for tm, tn in ((4, 4), (8, 8), (4, 16)):

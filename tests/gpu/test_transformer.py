@@ -61,7 +61,7 @@ def test_every_step_is_right(weights, device, form):
     assert errors(weights, device, form).max() < BOUND
 
 
-@pytest.mark.parametrize("form", ["float32", "float16", "4bit"])
+@pytest.mark.parametrize("form", ["float32", pytest.param("float16", marks=pytest.mark.long), "4bit"])
 def test_every_captured_step_is_right(weights, device, form):
     assert errors(weights, device, form, captured=True).max() < BOUND
 

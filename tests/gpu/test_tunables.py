@@ -28,7 +28,7 @@ def with_candidate(device, cls, name, candidate):
     return next(runnable, first)  # a candidate for other devices only is still rendered and validated
 
 
-@other_stages(1, 4)  # the others: test_random.py
+@other_stages(1, 8)  # the others: test_random.py
 def test_every_candidate(device, cls):
     kernels = {cls(): None}  # in this order
     for field in dataclasses.fields(cls):

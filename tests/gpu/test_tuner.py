@@ -230,7 +230,7 @@ def record_for(device, problem, kernel, us):
     return record_of(device, problem, kernel, timed=timed)
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", sampled(OPS, 2, 1))
 def test_quick_tuning_times_the_likeliest_kernels_once(folder, monkeypatch, op):
     tried = []
 

@@ -70,8 +70,7 @@ def test_shapes(device, kernel, bits, block):
         check(device, kernel, rng.standard_normal((m, k)).astype(np.float32), random_weights(rng, k, n, bits, block))
 
 
-@every_kernel
-@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("kernel", "transposed"), crossed(KERNELS, [False, True]), ids=str)
 def test_layouts(device, kernel, transposed):
     rng = np.random.default_rng(1)
     for (m, n, k), pad, offset in [((32, 36, 64), 0, 0), ((12, 32, 36), 4, 8), ((9, 35, 70), 3, 1)]:

@@ -231,13 +231,6 @@ class Kernel(Sized[P]):
         del problem
         return None
 
-    def moves(self, problem: P) -> float | None:
-        """Return the bytes of storage and textures that all its dispatches load and store; None if `traffic` tells, or
-        if it reads each operand once, or once per tile of a product.
-        """
-        del problem
-        return None
-
     def iterations(self, problem: P) -> int:
         """Return how many iterations the loops of an invocation run, except loops over constants, which drivers unroll.
 

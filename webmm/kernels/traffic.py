@@ -59,7 +59,7 @@ class Moved(NamedTuple):
 
 
 def moved(kernel: Any, problem: Any) -> Moved:
-    """Return what a kernel moves: as counted for the cost model, or from its tiles, or each buffer once."""
+    """Return what a kernel moves: counted for the cost model, or by itself, or from its tiles, or each buffer once."""
     t: Traffic | None = kernel.traffic(problem)
     if t:
         workgroup = 16 * t.workgroups * t.invocations * t.steps * (t.workgroup_loads + t.workgroup_stores)
@@ -69,5 +69,7 @@ def moved(kernel: Any, problem: Any) -> Moved:
     if tile_m and tile_n and hasattr(problem, "k"):
         down, across = -(-problem.m // tile_m), -(-problem.n // tile_n)
     times = {each.name: 1 if each.written else across if each.name == "a" else down for each in problem.buffers()}
-    storage = kernel.moves(problem) or sum(each.nbytes * times[each.name] for each in problem.buffers())
+    storage = sum(each.nbytes * times[each.name] for each in problem.buffers())
+    if hasattr(kernel, "moves"):
+        storage = kernel.moves(problem)
     return Moved(problem.flops, storage, problem.bytes, None if kernel.workgroup_bytes else 0)
