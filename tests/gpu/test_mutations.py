@@ -82,7 +82,7 @@ def test_every_boundary_guard_is_needed(device, cls, aligned):
     assert axes >= {"m", "n"} or kernel.grid.tile_m == 1, "no guard along m or n was found"
 
 
-@other_stages(3, 4)  # others: test_limits.py
+@other_stages(1)  # the others: test_limits.py
 def test_surplus_workgroups_must_leave(device, cls):
     kernel = smallest(cls)
     # Whole tiles, so that no other guard hides the effect of a folded grid's surplus workgroup.

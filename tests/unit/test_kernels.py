@@ -345,6 +345,8 @@ def test_the_bytes_that_attention_moves():
         stages["blocked"](64, 64, bq=64): 32 + 32 + 2 * 128,  # each of two tiles does
         stages["blocked"](64, 64, bq=64, bk=32, span=32): 32 + 2 * 128 + 2 * 8 * 16,  # q again in each of eight steps
         stages["pipelined"](64, 64, bq=64, bk=32, tm=4, span=64, direct="v"): 32 + 32 + 2 * 64 + 2 * 16 * 64,
+        # q has no tile: each of four invocations reads its rows in each of 32 steps
+        stages["pipelined"](64, 64, bq=64, bk=16, tm=4, wx=4, span=16, direct="kv"): 32 + 2 * 16 * 128 + 4 * 32 * 16,
         stages["cpu_lanes"](tm=16, tn=8, load="buffer"): 32 + 32 + 8 * 128,
         stages["cpu_lanes"](tm=16, tn=8): 32 + 32 + 8 * 128 + 2 * 128,  # k and v are copied
         stages["decode"](64, 64, tm=4, splits=1): 32 + 32 + 32 * 128,

@@ -64,12 +64,13 @@ def moved(kernel: Any, problem: Any) -> Moved:
     if t:
         workgroup = 16 * t.workgroups * t.invocations * t.steps * (t.workgroup_loads + t.workgroup_stores)
         return Moved(problem.flops, t.workgroups * t.steps * t.loaded + t.written, problem.bytes, workgroup)
+    within = None if kernel.workgroup_bytes else 0
+    if hasattr(kernel, "moves"):
+        return Moved(problem.flops, kernel.moves(problem), problem.bytes, within)
     tile_m, tile_n = (kernel.grid.tile_m, kernel.grid.tile_n) if hasattr(kernel, "grid") else (0, 0)
     down, across = 1, 1
     if tile_m and tile_n and hasattr(problem, "k"):
         down, across = -(-problem.m // tile_m), -(-problem.n // tile_n)
     times = {each.name: 1 if each.written else across if each.name == "a" else down for each in problem.buffers()}
     storage = sum(each.nbytes * times[each.name] for each in problem.buffers())
-    if hasattr(kernel, "moves"):
-        storage = kernel.moves(problem)
-    return Moved(problem.flops, storage, problem.bytes, None if kernel.workgroup_bytes else 0)
+    return Moved(problem.flops, storage, problem.bytes, within)

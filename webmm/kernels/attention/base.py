@@ -246,13 +246,7 @@ class AttentionKernel(Kernel[Attention]):
         """Return the bytes of this dispatch for each head: by default, a tile of queries reads its keys once."""
         p, size = problem, problem.dtype.itemsize
         tiles = p.tile_pairs(self.tile_q)
-        return self.moved_once(p) + p.queries * p.width * size + tiles * (p.width + p.value_width) * size
-
-    def moved_once(self, problem: Attention) -> float:
-        """Return the bytes of o and of the mask, for each head."""
-        p = problem
-        mask = 0 if p.mask_dtype is None else p.pairs * p.mask_dtype.itemsize
-        return p.queries * p.value_width * p.out_dtype.itemsize + mask
+        return q_bytes(p) + o_bytes(p) + mask_bytes(p) + tiles * (p.width + p.value_width) * size
 
     def places(self, problem: Attention) -> dict[str, tuple[str, str]]:
         """Return the places of the elements of each buffer, and their numbers."""
@@ -261,6 +255,21 @@ class AttentionKernel(Kernel[Attention]):
     def iterations(self, problem: Attention) -> int:
         """Return the steps over the keys."""
         return ceil_div(problem.keys, self.tile_k)
+
+
+def q_bytes(problem: Attention) -> int:
+    """Return the bytes of a head of q."""
+    return problem.queries * problem.width * problem.dtype.itemsize
+
+
+def o_bytes(problem: Attention) -> int:
+    """Return the bytes of a head of o."""
+    return problem.queries * problem.value_width * problem.out_dtype.itemsize
+
+
+def mask_bytes(problem: Attention) -> int:
+    """Return the bytes of a head's mask, an element for each pair of a query and a key that it sees; 0 without one."""
+    return 0 if problem.mask_dtype is None else problem.pairs * problem.mask_dtype.itemsize
 
 
 def others(spec: AttentionChoices) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from webmm.kernels.attention.base import FOUR, HeldRows
+from webmm.kernels.attention.base import FOUR, HeldRows, mask_bytes, o_bytes
 from webmm.kernels.base import Capabilities, ceil_div, tunable
 from webmm.problems.attention import Attention
 
@@ -126,7 +126,8 @@ class Blocked(HeldRows):
         k, v = (1 if x in self.tiles else self.wy for x in "kv")
         again = tiles / self.tile_k * self.bq * (1 if "q" in self.tiles else self.parts)
         q = p.queries if "q" in self.tiles and self.at_once == self.columns else again
-        return self.moved_once(p) + (q * p.width + tiles * (k * p.width + v * p.value_width)) * p.dtype.itemsize
+        loaded = (q * p.width + tiles * (k * p.width + v * p.value_width)) * p.dtype.itemsize
+        return o_bytes(p) + mask_bytes(p) + loaded
 
     def unrolled(self, count: int) -> int:
         """Return how many of `count` steps of an inner loop are written out in each iteration."""

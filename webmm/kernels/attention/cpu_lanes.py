@@ -6,8 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from webmm.kernels.attention.base import FOUR, READ, AttentionChoices, AttentionKernel, others
-from webmm.kernels.attention.packed import BYTES, DEPTH, K_TEXTURE, V_TEXTURE, PackK, PackV
+from webmm.dtypes import F32
+from webmm.kernels.attention.base import (
+    FOUR,
+    READ,
+    AttentionChoices,
+    AttentionKernel,
+    mask_bytes,
+    o_bytes,
+    others,
+    q_bytes,
+)
+from webmm.kernels.attention.packed import DEPTH, K_TEXTURE, V_TEXTURE, PackK, PackV
 from webmm.kernels.base import Binding, Kernel, Scratch, Texture, ceil_div, tunable
 from webmm.kernels.one_subgroup import OneSubgroup
 from webmm.kernels.sizes import Condition
@@ -106,9 +116,9 @@ class CpuLanes(OneSubgroup[Attention], AttentionKernel):
     def moved_for(self, problem: Attention) -> float:
         """Count k and v as float32 if they are in textures."""
         p = problem
-        size = BYTES if self.load == "texture" else p.dtype.itemsize
-        q, keys = p.queries * p.width * p.dtype.itemsize, p.tile_pairs(self.tm) * (p.width + p.value_width)
-        return self.moved_once(p) + q + keys * size
+        size = F32.itemsize if self.load == "texture" else p.dtype.itemsize
+        keys = p.tile_pairs(self.tm) * (p.width + p.value_width)
+        return q_bytes(p) + o_bytes(p) + mask_bytes(p) + keys * size
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Require whole vec4, and rows that lanes can share evenly."""

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from webmm.kernels.attention.base import FOUR, AttentionChoices, AttentionKernel, HeldRows
+from webmm.dtypes import F32
+from webmm.kernels.attention.base import (
+    FOUR,
+    AttentionChoices,
+    AttentionKernel,
+    HeldRows,
+    mask_bytes,
+    o_bytes,
+    q_bytes,
+)
 from webmm.kernels.base import Binding, Capabilities, Kernel, Scratch, Texture, ceil_div, fold, tunable
 from webmm.kernels.sizes import folded
 from webmm.problems.attention import Attention
@@ -25,7 +34,7 @@ def adders(values: int, splits: int) -> int:
 
 def partial_bytes(values: int, splits: int, problem: Attention) -> int:
     """Return the bytes of the partial results of a head: rows of so many values, with a maximum and a sum."""
-    return 4 * (values + FOUR) * splits * problem.queries
+    return F32.itemsize * (values + FOUR) * splits * problem.queries
 
 
 def whole_parts(values: int, splits: int) -> tuple[bool, str]:
@@ -96,12 +105,10 @@ class Decode(HeldRows):
 
     def moved_for(self, problem: Attention) -> float:
         """Count keys once for all queries of a workgroup, and partial results."""
-        p, size = problem, problem.dtype.itemsize
+        p = problem
         tiles = ceil_div(p.group * p.queries, self.tm) / p.group * p.tile_pairs(p.queries)
-        partial = self.partial_bytes(p)
-        result = p.queries * p.value_width * p.out_dtype.itemsize
-        once = self.moved_once(p) - (result if partial else 0) + partial
-        return once + (p.queries * self.splits * p.width + tiles * (p.width + p.value_width)) * size
+        keys = tiles * (p.width + p.value_width) * p.dtype.itemsize
+        return self.splits * q_bytes(p) + mask_bytes(p) + keys + (self.partial_bytes(p) or o_bytes(p))
 
     def partial_bytes(self, problem: Attention) -> int:
         """Return the bytes of the partial results of a head, if there are any."""
@@ -186,8 +193,7 @@ class Combine(AttentionKernel):
 
     def moved_for(self, problem: Attention) -> float:
         """Return the bytes of the partial results and of o."""
-        p = problem
-        return partial_bytes(self.values, self.splits, p) + p.queries * p.value_width * p.out_dtype.itemsize
+        return partial_bytes(self.values, self.splits, problem) + o_bytes(problem)
 
     @property
     def tile_v(self) -> int:

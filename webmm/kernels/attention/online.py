@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from webmm.kernels.attention.base import HeldRows
+from webmm.kernels.attention.base import HeldRows, mask_bytes, o_bytes, q_bytes
 from webmm.kernels.base import tunable
 from webmm.problems.attention import Attention
 
@@ -35,5 +35,6 @@ class Online(HeldRows):
 
     def moved_for(self, problem: Attention) -> float:
         """Count keys for each query: each invocation reads its own."""
-        p, size = problem, problem.dtype.itemsize
-        return self.moved_once(p) + (p.queries * p.width + p.pairs * (p.width + p.value_width)) * size
+        p = problem
+        keys = p.pairs * (p.width + p.value_width) * p.dtype.itemsize
+        return q_bytes(p) + o_bytes(p) + mask_bytes(p) + keys

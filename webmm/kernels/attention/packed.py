@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from webmm.dtypes import F32
 from webmm.kernels.attention.base import FOUR, WRITE, AttentionChoices, AttentionKernel
 from webmm.kernels.base import Binding, Scratch, Texture, ceil_div
 from webmm.problems.attention import Attention
 
-BYTES = 4  # of an element of a texture
 DEPTH = 8192  # texels along a side of a layer: the size that every device supports
 K_TEXTURE, V_TEXTURE = "k_texture", "v_texture"
 
@@ -53,7 +53,7 @@ class Pack(AttentionKernel):
         """Return the bytes of k or v, and of the texture, for each head of q."""
         p = problem
         columns = p.width if self.reads == "k" else p.value_width
-        return p.keys * columns * (p.dtype.itemsize + BYTES) / p.group
+        return p.keys * columns * (p.dtype.itemsize + F32.itemsize) / p.group
 
     @property
     def columns(self) -> str:

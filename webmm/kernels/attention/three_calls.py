@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from webmm.kernels.attention.base import FOUR, AttentionChoices, AttentionKernel, others
+from webmm.dtypes import F32
+from webmm.kernels.attention.base import FOUR, AttentionChoices, AttentionKernel, o_bytes, others
 from webmm.kernels.base import INDEX_LIMIT, Binding, Kernel, Scratch, Texture, ceil_div, fold, tunable
 from webmm.kernels.sizes import folded
 from webmm.problems.attention import Attention
 
 SCORES = "scores"
-BYTES = 4  # of a score
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class ThreeCalls(Tile):
         """Count four weights and a vec4 of v of each invocation and key, and o."""
         p = problem
         columns = self.wx * ceil_div(p.value_width, FOUR * self.wx)
-        loads = p.tile_pairs(self.tile_q) * self.wy * columns * FOUR * (BYTES + p.dtype.itemsize)
-        return loads + p.queries * p.value_width * p.out_dtype.itemsize
+        loads = p.tile_pairs(self.tile_q) * self.wy * columns * FOUR * (F32.itemsize + p.dtype.itemsize)
+        return loads + o_bytes(p)
 
     def scratch(self, problem: Attention) -> tuple[Texture | Scratch, ...]:
         """A score for each query and key of every head."""
@@ -128,7 +128,7 @@ class Scores(Tile):
         p = problem
         down, across = ceil_div(p.queries, self.tile_q) * self.wy, ceil_div(p.keys, self.tile_k) * self.wx
         mask = 0 if p.mask_dtype is None else p.mask_dtype.itemsize
-        return down * across * 2 * FOUR * p.width * p.dtype.itemsize + p.queries * p.keys * (BYTES + mask)
+        return down * across * 2 * FOUR * p.width * p.dtype.itemsize + p.queries * p.keys * (F32.itemsize + mask)
 
     @property
     def tile_k(self) -> int:
@@ -166,7 +166,7 @@ class Softmax(AttentionKernel):
 
     def moved_for(self, problem: Attention) -> float:
         """Count each score that a query sees three times, and its weight."""
-        return FOUR * BYTES * problem.pairs
+        return FOUR * F32.itemsize * problem.pairs
 
     @property
     def tile_k(self) -> int:
