@@ -2,13 +2,14 @@
 
     mutations.py --seed 1 --count 60 --output build/before.jsonl             # draw them in this commit, and try them
     mutations.py --like build/before.jsonl --output build/after.jsonl        # the same ones in another commit
+    mutations.py --like build/before.jsonl --caught --output build/after.jsonl         # those that were caught there
     mutations.py --compare build/before.jsonl build/after.jsonl
 
 A mutation replaces one line, which its file has once, so that it is found in another commit, even if the file moved.
 Each is applied to a copy of a commit; the test files that import the module, render the template or quote the message
-then run with `-x`, the nearest first, for at most `--limit` seconds. A test that fails without the mutation, too, is
-left out. Results are JSON lines; the same command continues an interrupted run. The working tree must be clean, and is
-not changed.
+then run with `-x`, the nearest first, for at most `--limit` seconds; with `--like`, the file that found it there before
+all others. A test that fails without the mutation, too, is left out. Results are JSON lines; the same command continues
+an interrupted run. The working tree must be clean, and is not changed.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from queue import SimpleQueue
 
 import timed
 
@@ -394,7 +398,7 @@ class Copy:
 
     def __init__(self, commit: str, folder: Path, limit: float) -> None:
         self.tree, self.limit, self.log = folder / "tree", limit, folder / "log"
-        self.tree.mkdir()
+        self.tree.mkdir(parents=True)
         packed = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
         subprocess.run(["tar", "-x"], cwd=self.tree, input=packed, check=True)
         for tool in (".tools", "web/node_modules"):  # which git does not keep
@@ -403,12 +407,13 @@ class Copy:
         self.tests = Tests(self.tree)
         self.failing: list[str] = []  # tests that fail in this commit
 
-    def attempt(self, mutation: Mutation) -> Result:
-        """Apply a mutation, run its tests, and undo it."""
+    def attempt(self, mutation: Mutation, hint: str = "") -> Result:
+        """Apply a mutation, run its tests, those of the file `hint` first, and undo it."""
         path = place(self.tree, mutation)
         if not path:
             return Result(mutation, "absent")
         tests = [test for test in self.tests.of(mutation, path) if test not in self.failing]
+        tests.sort(key=lambda test: test != hint)
         start, cpu_seconds = time.monotonic(), 0.0
         outcome, by = "survived", ""
         while tests:
@@ -452,7 +457,9 @@ def read(path: Path) -> tuple[dict[str, object], list[Mutation], list[Result]]:
     return first, drawn, [Result(Mutation(**row.pop("mutation")), **row) for row in rows]
 
 
-def attempt_all(output: Path, header: dict[str, object], drawn: list[Mutation], commit: str, limit: float) -> None:
+def attempt_all(
+    output: Path, header: dict[str, object], drawn: list[Mutation], hints: dict[Mutation, str], jobs: int
+) -> None:
     """Try the mutations that the output lacks, and add a line to it for each."""
     done = read(output)[2] if output.exists() else []
     if output.exists() and read(output)[:2] != (header, drawn):
@@ -460,15 +467,23 @@ def attempt_all(output: Path, header: dict[str, object], drawn: list[Mutation], 
     if not output.exists():
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(json.dumps({**header, "mutations": [asdict(each) for each in drawn]}) + "\n")
-    folder = Path(tempfile.mkdtemp(prefix="webmm-mutations-"))
-    try:
-        copy = Copy(commit, folder, limit)
-        for mutation in drawn[len(done) :]:
-            result = copy.attempt(mutation)
-            with output.open("a") as file:
-                file.write(json.dumps(asdict(result)) + "\n")
+    folder, free, writing = Path(tempfile.mkdtemp(prefix="webmm-mutations-")), SimpleQueue[Copy](), threading.Lock()
+
+    def attempt(mutation: Mutation) -> None:
+        copy = free.get()
+        result = copy.attempt(mutation, hints.get(mutation, ""))
+        free.put(copy)
+        with writing, output.open("a") as file:
+            file.write(json.dumps(asdict(result)) + "\n")
             print(f"{result.outcome:11}{mutation.area}: {mutation.path}: {mutation.what}", end=" ")
             print(f"({result.cpu_seconds:.0f} s of CPU, {result.tests} files) {result.by}", flush=True)
+
+    tried = {result.mutation for result in done}
+    try:
+        for number in range(jobs):
+            free.put(Copy(str(header["commit"]), folder / str(number), float(str(header["limit"]))))
+        with ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(attempt, [mutation for mutation in drawn if mutation not in tried]))
     finally:
         timed.kill_all()
         shutil.rmtree(folder)
@@ -500,6 +515,8 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--commit", default="HEAD")
     parser.add_argument("--like", type=Path, help="take the mutations of this output instead of drawing them")
+    parser.add_argument("--caught", action="store_true", help="with --like: only those that were caught there")
+    parser.add_argument("--jobs", type=int, default=1, help="mutations at a time, each in a copy of its own")
     parser.add_argument("--output", type=Path, help="by default in build/, by commit and seed")
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds of tests for a mutation")
     parser.add_argument("--compare", type=Path, nargs=2, metavar=("BEFORE", "AFTER"))
@@ -510,13 +527,16 @@ def main() -> int:
         sys.exit("the working tree has changes, which the copy of a commit would lack: commit or stash them")
     named = ["git", "rev-parse", "--short", f"{options.commit}^{{commit}}"]
     commit = subprocess.run(named, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    hints: dict[Mutation, str] = {}
     if options.like:
-        drawn = read(options.like)[1]
+        _, drawn, there = read(options.like)
+        hints = {result.mutation: result.by.partition("::")[0] for result in there if result.outcome == "caught"}
+        drawn = [mutation for mutation in drawn if mutation in hints or not options.caught]
     else:
         with tempfile.TemporaryDirectory(prefix="webmm-mutations-") as folder:
             drawn = draw(Copy(commit, Path(folder), options.limit).tree, options.seed, options.count)
     output = options.output or ROOT / f"build/mutations-{commit}-{options.seed}.jsonl"
-    attempt_all(output, {"commit": commit, "limit": options.limit}, drawn, commit, options.limit)
+    attempt_all(output, {"commit": commit, "limit": options.limit}, drawn, hints, options.jobs)
     return 0
 
 
