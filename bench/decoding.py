@@ -4,7 +4,9 @@
 
 All have the same random weights of GPT-2's shape, and a cache that is allocated once. A sample of prefill is the last
 logits of a prompt; one of decoding is several tokens, each chosen on the device and fed back, at lengths that are new
-to the process, as in a conversation; both by calls and by captured functions. Logits are compared. PyTorch is left out
+to the process, as in a conversation; both by calls and by captured functions. Prompts are repeated for half a second
+before they are timed, since an idle GPU lowers its clock. A GPU of unknown speed is probed first, as for `webmm bench`;
+the record has its rates. Logits are compared. PyTorch is left out
 if there is none with a GPU, and ONNX Runtime (`onnx_decoder.py`) if it lacks a package or an operator; its kernels are
 the same for all lengths, and its tokens are timed with and without graph capture. Ratios are of a peer's time to that
 of webmm's calls.
@@ -28,6 +30,8 @@ from onnx_decoder import Task, in_onnx
 from results import header
 
 import webmm
+from webmm.choose import adapted
+from webmm.measure import roofline
 from webmm.measure.records import lines
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
@@ -36,6 +40,7 @@ from transformer import FORMATS, Transformer, Weights, random_weights
 
 SHAPES = {"small": (768, 12, 12, 50257, 1024), "tiny": (64, 2, 4, 97, 64)}  # width, layers, heads, vocabulary, context
 WARM = 2  # samples that compile
+WAKE = 0.5  # seconds of samples that wake the GPU
 TOLERANCE = {"float32": 1e-4, "float16": 2e-2}  # of the largest logit
 
 
@@ -53,7 +58,7 @@ class InTorch:
         self.length = 0
 
     def __call__(self, tokens: Any) -> Any:
-        """Return the logits that follow each of `tokens`, (1, tokens)."""
+        """Return the logits (1, 1, vocabulary) that follow the last of `tokens`, (1, tokens)."""
         w, count, first = self.w, tokens.shape[1], self.length
         x = w["wte.weight"][tokens] + w["wpe.weight"][first : first + count]
         for i in range(self.layers):
@@ -67,7 +72,7 @@ class InTorch:
             hidden = self.F.gelu(self._linear(layer + "mlp.c_fc", self._norm(layer + "ln_2", x)), approximate="tanh")
             x = x + self._linear(layer + "mlp.c_proj", hidden)
         self.length += count
-        return (self._norm("ln_f", x) @ w["wte.weight"].T).float()
+        return (self._norm("ln_f", x[:, -1:]) @ w["wte.weight"].T).float()
 
     def _norm(self, name: str, x: Any) -> Any:
         return self.F.layer_norm(x, (self.width,), self.w[f"{name}.weight"], self.w[f"{name}.bias"])
@@ -78,14 +83,17 @@ class InTorch:
         )
 
 
-def median(call: Callable[[], Any], samples: int) -> float:
-    """Return the median ms of a call that waits for its result, after WARM that compile."""
-    times = []
-    for _ in range(samples + WARM):
+def median(call: Callable[[], Any], samples: int, wake: float = WAKE) -> float:
+    """Return the median ms of a call that waits for its result, after WARM of them and for `wake` seconds at least."""
+    times: list[float] = []
+    begin, warm = time.perf_counter(), 0
+    while len(times) < warm + samples:
         start = time.perf_counter()
         call()
         times.append(1e3 * (time.perf_counter() - start))
-    return statistics.median(times[WARM:])
+        if start - begin < wake or len(times) <= WARM:
+            warm = len(times)
+    return statistics.median(times[warm:])
 
 
 def ours(model: Transformer, prompt: list[list[int]], decoded: int, samples: int) -> tuple[Any, float, float]:
@@ -94,7 +102,7 @@ def ours(model: Transformer, prompt: list[list[int]], decoded: int, samples: int
 
         def prefill() -> Any:
             cache.clear()
-            return model(prompt, cache)[:, -1].numpy()
+            return model(prompt, cache, last=True)[:, 0].numpy()
 
         def decode() -> Any:
             token = webmm.Array.argmax(first, -1)
@@ -104,8 +112,8 @@ def ours(model: Transformer, prompt: list[list[int]], decoded: int, samples: int
 
         logits, once = prefill(), median(prefill, samples)
         cache.clear()
-        first = model(prompt, cache)[:, -1:]
-        return logits, once, median(decode, samples) / decoded
+        first = model(prompt, cache, last=True)
+        return logits, once, median(decode, samples, 0.0) / decoded
 
 
 def captured(model: Transformer, prompt: list[list[int]], decoded: int, samples: int) -> tuple[Any, float, float]:
@@ -114,12 +122,12 @@ def captured(model: Transformer, prompt: list[list[int]], decoded: int, samples:
     tokens, zero = device.array(np.array(prompt, np.int32)), device.array(np.zeros(1, np.int32))
     with ExitStack() as freed:
         cache = freed.enter_context(model.cache(1, count + (samples + WARM) * decoded))
-        begin = freed.enter_context(webmm.capture(lambda tokens, at: model(tokens, cache, at)[:, -1:]))
+        begin = freed.enter_context(webmm.capture(lambda tokens, at: model(tokens, cache, at, last=True)))
         step = freed.enter_context(webmm.capture(lambda token, at: (model(token, cache, at).argmax(-1), at + 1)))
         at = zero + count
 
         def prefill() -> Any:
-            return begin(tokens, zero).numpy()[:, -1]
+            return begin(tokens, zero).numpy()[:, 0]
 
         def decode() -> Any:
             nonlocal at
@@ -130,7 +138,7 @@ def captured(model: Transformer, prompt: list[list[int]], decoded: int, samples:
 
         logits, once = prefill(), median(prefill, samples)
         first = begin(tokens, zero).argmax(-1)
-        return logits, once, median(decode, samples) / decoded
+        return logits, once, median(decode, samples, 0.0) / decoded
 
 
 def theirs(model: InTorch, prompt: list[list[int]], decoded: int, samples: int) -> tuple[Any, float, float]:
@@ -140,7 +148,7 @@ def theirs(model: InTorch, prompt: list[list[int]], decoded: int, samples: int) 
 
     def prefill() -> Any:
         model.length = 0
-        return model(tokens)[:, -1].cpu().numpy()
+        return model(tokens)[:, 0].cpu().numpy()
 
     def decode() -> Any:
         token = first.argmax(-1)
@@ -151,8 +159,8 @@ def theirs(model: InTorch, prompt: list[list[int]], decoded: int, samples: int) 
     with torch.inference_mode():
         logits, once = prefill(), median(prefill, samples)
         model.length = 0
-        first = model(tokens)[:, -1:]
-        return logits, once, median(decode, samples) / decoded
+        first = model(tokens)
+        return logits, once, median(decode, samples, 0.0) / decoded
 
 
 def difference(logits: Any, expected: Any) -> float:
@@ -197,6 +205,9 @@ def main(
     prompt = [np.random.default_rng(0).integers(0, vocabulary, tokens).tolist()]
     row: dict[str, Any] = {"model": shape, "format": form, "prompt": tokens, "decoded": decoded}
     with webmm.Device(adapter=adapter, engine=engine) as device:
+        if adapted.unprobed(device):
+            roofline.probe_and_keep(device, roofline.measure(device))
+        row["rates"] = adapted.origin(device)
         logits, *times = ours(Transformer(weights, heads, device, form), prompt, decoded, samples)
         row |= {"prefill_ms": round(times[0], 3), "token_ms": round(times[1], 3)}
         replayed, *times = captured(Transformer(weights, heads, device, form), prompt, decoded, samples)

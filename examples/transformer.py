@@ -84,9 +84,15 @@ class Transformer:
         return webmm.KVCache(self.device, self.layers, batch, self.heads, capacity, width, self.dtype)
 
     def __call__(
-        self, tokens: ArrayLike | webmm.Array, cache: webmm.KVCache, at: webmm.Array | None = None
+        self,
+        tokens: ArrayLike | webmm.Array,
+        cache: webmm.KVCache,
+        at: webmm.Array | None = None,
+        last: bool = False,
     ) -> webmm.Array:
         """Return the logits (batch, tokens, vocabulary) that follow each of `tokens`, (batch, tokens), in float32.
+
+        With `last`, only those that follow the last one of each sequence, (batch, 1, vocabulary).
 
         The tokens come after those in `cache`, to which their keys and values are added. Or the first of each sequence
         is at a place in `at`, an int32 array (batch,): then no size depends on it, and the call can be captured.
@@ -111,8 +117,10 @@ class Transformer:
             x = self._linear(layer + "attn.c_proj", merged, "x + b + r", r=x)
             hidden = self._linear(layer + "mlp.c_fc", self._norm(layer + "ln_2", x), "gelu_tanh(x + b)")
             x = self._linear(layer + "mlp.c_proj", hidden, "x + b + r", r=x)
+        if last:
+            x = x.reshape(batch, count, -1)[:, -1]
         logits = webmm.matmul(self._norm("ln_f", x), words.T, out_dtype="float32")
-        return logits.reshape(batch, count, -1)
+        return logits.reshape(batch, -1, len(words))
 
     def _norm(self, name: str, x: webmm.Array) -> webmm.Array:
         return webmm.layer_norm(x, self._arrays[f"{name}.weight"], self._arrays[f"{name}.bias"])
@@ -135,7 +143,7 @@ def generate(model: Transformer, prompt: ArrayLike, count: int) -> NDArray[np.in
     if count < 1:
         raise webmm.ProblemError(f"the number of tokens to generate must be at least 1, not {count}")
     with model.cache(len(start), start.shape[1] + count) as cache:
-        found = [model(start, cache)[:, -1:].argmax(-1)]
+        found = [model(start, cache, last=True).argmax(-1)]
         at = model.device.array(np.full(len(start), start.shape[1], np.int32))
         with webmm.capture(lambda token, at: (model(token, cache, at).argmax(-1), at + 1)) as step:
             while len(found) < count:
