@@ -4,7 +4,8 @@
 
 Each problem takes the kernel that webmm chooses. PyTorch, if it is there with a GPU, measures the same shapes with
 whichever of its kernels take them; a kernel that has no grouped heads gets keys and values repeated beforehand. Below
-the products stands the share of a copy's bandwidth that single queries reach, which read keys and values once.
+the products stands the share of a copy's bandwidth that single queries reach, which read keys and values once: in the
+device's time, and in that of public calls one after another, by the wall clock.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 from results import header
 
+from webmm import attention
 from webmm.cases import OPS
 from webmm.cases.attention import plain
 from webmm.choose import choose
 from webmm.dtypes import F16, F32, DType
 from webmm.engine.device import Device
+from webmm.engine.timing import time_calls
 from webmm.measure import roofline
 from webmm.measure.bench import measure
 from webmm.measure.records import lines
@@ -45,7 +49,10 @@ PROBLEMS = {
     "32 x 1024 x 64 float16": plain((1, 32, 1024, 1024, 64), F16),
     "32 x 1024 x 64 float16, causal": plain((1, 32, 1024, 1024, 64), F16, True),
     "12 x 1024 x 64 float32": plain((1, 12, 1024, 1024, 64), F32),
-    "one query, 32 heads over 8, 32768 keys x 128 float16": grouped(1, 32, 8, 32768, 128, F16),
+    **{
+        f"one query, 32 heads over 8, {keys} keys x 128 float16": grouped(1, 32, 8, keys, 128, F16)
+        for keys in (8192, 32_768, 131_072)
+    },
     "8 of one query, 32 heads over 8, 8192 keys x 128 float16": grouped(8, 32, 8, 8192, 128, F16),
     "2 of one query, 32 heads, 8192 keys x 128 float16": grouped(2, 32, 32, 8192, 128, F16),
 }
@@ -86,6 +93,14 @@ def timed(torch: Any, call: Callable[[], Any]) -> float:
     return float(min(times[5:]))
 
 
+def called(device: Device, p: Attention) -> float:
+    """Return the µs of a public call, of many that are queued, by the wall clock."""
+    shapes = ((p.batch, p.heads, p.queries, p.width), *[(p.batch, p.kv_heads, p.keys, p.width)] * 2)
+    rng = np.random.default_rng(0)
+    q, k, v = (device.array(rng.standard_normal(shape, np.float32), p.dtype.name) for shape in shapes)
+    return time_calls(lambda: attention(q, k, v), device.synchronize).median_us
+
+
 def rows(device: Device, torch: Any) -> Iterator[dict[str, Any]]:
     """Yield what was measured of each problem."""
     copy = roofline.measure(device).gbytes
@@ -97,7 +112,9 @@ def rows(device: Device, torch: Any) -> Iterator[dict[str, Any]]:
         if record.best_us:
             row |= {"us": round(record.best_us, 1), "tflops": round(problem.flops / record.best_us / 1e6, 1)}
         if record.best_us and problem.queries == 1:
+            wall = called(device, problem)
             row["of_copy"] = round(problem.bytes / record.best_us / 1e3 / copy, 2)
+            row |= {"wall_us": round(wall, 1), "wall_of_copy": round(problem.bytes / wall / 1e3 / copy, 2)}
         yield row | {name: round(us, 1) for name, us in (in_torch(torch, problem) if torch else {}).items()}
 
 

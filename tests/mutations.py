@@ -341,7 +341,7 @@ class Tests:
 
     def kernels(self, templates: set[str]) -> list[str]:
         """Return the modules of the kernels whose templates these are."""
-        names = {tuple(template.removesuffix(".wgsl").split("/")) for template in templates}
+        names = {tuple(template.removesuffix(".wgsl").split("/")) for template in templates if template.count("/") == 1}
         lines = {(op, f'name: ClassVar[str] = "{name}"') for op, name in names} | {
             (op, f'name = "{name}"') for op, name in names
         }
