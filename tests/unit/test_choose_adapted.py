@@ -9,7 +9,7 @@ import random
 import pytest
 from test_choose_model import H200, device, drawn, predicted
 
-from webmm.choose import adapted, model, tables, tuned
+from webmm.choose import adapted, model, published, tables, tuned
 from webmm.choose.field import field
 from webmm.engine import rates
 from webmm.engine.rates import Rates
@@ -86,8 +86,10 @@ def test_the_origin_of_the_rates_is_stated(monkeypatch):
     assert adapted.origin(device("NVIDIA A")).startswith(
         f"typical of a discrete GPU, since it was not probed, {vendor}"
     )
+    published = f"published by its maker, since it was not probed, {vendor.replace('15,100', '66,900')}"
+    assert adapted.origin(device("NVIDIA H100 80GB HBM3")).startswith(published)
     typical = "typical of an integrated GPU, since it was not probed: 8,300 GFLOP/s f32"
-    assert adapted.origin(device("Apple M2", "integrated")).startswith(typical)
+    assert adapted.origin(device("Apple M9", "integrated")).startswith(typical)
     assert adapted.origin(device("Microsoft Basic Render Driver", "cpu")).startswith("typical of a CPU: 150 GFLOP/s")
 
 
@@ -102,6 +104,35 @@ def test_the_origin_of_probed_rates_has_the_date(folder):
         assert rates.probed_on(RADEON) == ""
         assert adapted.origin(RADEON).startswith("of a probe: 1,234 GFLOP/s f32")
         file.write_text(file.read_text().replace(f'"date": {date}', '"date": "2026-11-25"', 1))
+
+
+def test_published_rates_count_until_there_is_a_probe():
+    few = gemm(512, 768, 3072)
+    known, unknown = device("NVIDIA H100 80GB HBM3"), device("NVIDIA X100 80GB HBM3")
+    assert adapted.model_of(known).machine.multiprocessors == 132
+    assert adapted.model_of(unknown).machine.multiprocessors == 24
+    for gpu, divided in ((known, True), (unknown, False)):  # 24 tiles of 128² fill as many multiprocessors
+        found = adapted.model_of(gpu)
+        kernel, *_ = found.best(list(field(few, found.machine.multiprocessors)), few)[0]
+        assert (getattr(kernel, "splits", 1) > 1) == divided
+    probed(known, workgroups=66)
+    assert adapted.model_of(known).machine.multiprocessors == 66
+    assert adapted.typical(known) == adapted.typical(unknown)  # what `tune="off"` chooses by is the same everywhere
+
+
+def test_published_rates_are_complete_and_distinct():
+    rows = json.loads(published.FILE.read_text())["devices"]
+    names = [row["name"] for row in rows]
+    assert len({published._plain(name) for name in names}) == len(names) > 50
+    for row in rows:
+        found = published.published(row["name"])
+        assert found == Rates.of(dataclasses.asdict(found))
+        assert row["source"]
+        assert 100 < found.gflops / found.workgroups < 900  # 64 lanes at 0.8 GHz to 128 at 3.5
+        assert 5 < found.gflops / found.gbytes < 120
+    for driver in ("AMD Radeon RX 7800 XT (RADV NAVI32)", "amd radeon rx 7800 xt", "Intel(R) Arc(TM) B580 Graphics"):
+        assert published.published(driver), driver
+    assert not published.published("NVIDIA GeForce RTX 4090 Laptop GPU")  # another chip
 
 
 def test_what_a_probe_can_add(folder):

@@ -2,9 +2,9 @@
 
 A model that was fitted on the same adapter is used as it is. For another adapter of its vendor, the rates of a probe
 (arithmetic, memory, cache, dispatch overhead, multiprocessors) replace those of the adapter that the model was fitted
-on; for one of another vendor, they are all that is known. Without a probe, typical rates take their place. Times
-measured by tuning correct the factor of all kernels, and that of each measured setting in proportion to the number of
-its times.
+on; for one of another vendor, they are all that is known. Without a probe, the rates that its maker publishes take
+their place, or typical ones if `webmm.choose.published` has none. Times measured by tuning correct the factor of all
+kernels, and that of each measured setting in proportion to the number of its times.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from webmm.choose.model import Machine, Model, shape
+from webmm.choose.published import published
 from webmm.choose.tables import shipped_for
 from webmm.choose.tuned import REFIT_FILE, folder, kernel_of
 from webmm.dtypes import F32
@@ -36,7 +37,7 @@ MAX_LOG_RATIO = 1.0  # logarithms of measured ÷ predicted are clipped to this
 Sums = dict[str, tuple[float, float]]  # by setting: the weighted number of times, and the sum of those logarithms
 
 
-# For devices that were not probed: figures that the makers of common ones publish, a GeForce RTX 4060 (24
+# For devices that were not probed and whose makers' figures are not known here: those of a GeForce RTX 4060 (24
 # multiprocessors at 2.46 GHz, 272 GB/s), a Radeon 780M (12 compute units at 2.7 GHz, 5600 MT/s), and two cores with
 # AVX2. The rates of caches and the times of dispatches are estimates.
 TYPICAL: dict[str, Rates] = {
@@ -50,7 +51,7 @@ LANES, CPU_LANES = 128, 16  # FMAs per cycle of a multiprocessor, and of a core
 def model_of(device: Device) -> Model:
     """Return the cost model for the device: fitted on its adapter, fitted on one of its vendor, or a general one.
 
-    The latter two are adapted to the rates of a probe, or to those of a typical device.
+    The latter two are adapted to the rates of a probe, to published ones, or to those of a typical device.
     """
     return corrected(device, uncorrected(device, probed.known(device)))
 
@@ -59,10 +60,10 @@ def uncorrected(device: Device, rates: Rates | None) -> Model:
     """Return the model before corrections from tuning, at the `rates` of a probe, if there was any."""
     model, near = shipped_for(device)
     if model is None or near == "other":
-        return at_rates_alone(rates or typical_rates(device), device)
+        return at_rates_alone(rates or assumed_rates(device), device)
     if near == "adapter" or device.info.kind == "cpu":
         return model
-    return at_rates(model, rates or typical_rates(device))
+    return at_rates(model, rates or assumed_rates(device))
 
 
 def unprobed(device: Device) -> bool:
@@ -79,11 +80,17 @@ def origin(device: Device) -> str:
         date = probed.probed_on(device)
         words = f"of a probe{f' on {date}' if date else ''}"
     else:
-        rates, kind = typical_rates(device), device.info.kind
+        rates, kind = assumed_rates(device), device.info.kind
         words = "typical of a CPU" if kind == "cpu" else f"typical of {'a' if kind == 'discrete' else 'an'} {kind} GPU"
+        words = "published by its maker" if published(device.info.name) else words
         words += "" if kind == "cpu" else ", since it was not probed"
     fit = ", in the shipped fit of another adapter of its vendor" if near == "vendor" else ""
     return f"{words}{fit}: {rates}"
+
+
+def assumed_rates(device: Device) -> Rates:
+    """Return the rates that count for a device without a probe: published ones, or those of a typical device."""
+    return published(device.info.name) or typical_rates(device)
 
 
 def typical_rates(device: Device) -> Rates:
