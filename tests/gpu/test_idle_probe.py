@@ -73,6 +73,15 @@ def test_a_brief_probe_resembles_a_long_one(gpu):
         assert 1 / 10 < getattr(brief, name) / getattr(long, name) < 10, name  # the machine may do other work
 
 
+def test_a_brief_probe_wakes_the_gpu_by_arithmetic(gpu, monkeypatch):
+    timed = []
+    monkeypatch.setattr(roofline, "_brief_rate", lambda *arguments: timed.append("arithmetic") or 1.0)
+    monkeypatch.setattr(roofline, "_copy_us", lambda *arguments: timed.append("copy") or 1.0)
+    assert roofline.probe_briefly(gpu, lambda: True).gflops == 1.0
+    assert timed[0] == "arithmetic"
+    assert timed.count("copy") == 3
+
+
 def test_nothing_is_probed_before_the_first_product_or_while_the_device_is_used(gpu, monkeypatch):
     tried = []
     monkeypatch.setattr(idle, "_probe", lambda *arguments: not tried.append(arguments))

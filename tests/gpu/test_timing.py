@@ -1,5 +1,6 @@
 """Timing and roofline give plausible numbers. No test asserts a speed."""
 
+import math
 import time
 
 import pytest
@@ -53,6 +54,19 @@ def test_timing_of_a_dispatch_agrees_with_the_wall_clock(device):
     assert timing.best_us < 5 * reference.median_us
     if device.info.kind == "cpu":
         assert timing.best_us > reference.best_us / 10
+
+
+def test_multiprocessors_are_counted_while_the_clock_rises(device, monkeypatch):
+    calls = []
+
+    def simulated(gpu, launch, *seconds):
+        calls.append(launch)
+        us = 10 * math.ceil(launch.grid[0] / 24) / min(1.0, 0.3 + 0.05 * len(calls))  # of a GPU that wakes up
+        return Timing(us, us, 0.0, 3, "timestamp")
+
+    monkeypatch.setattr(roofline, "time_launch", simulated)
+    assert roofline.workgroups_at_once(device) == 24
+    assert len(calls) < 30
 
 
 def test_more_work_takes_longer(device):
