@@ -412,8 +412,8 @@ class Copy:
         path = place(self.tree, mutation)
         if not path:
             return Result(mutation, "absent")
-        tests = [test for test in self.tests.of(mutation, path) if test not in self.failing]
-        tests.sort(key=lambda test: test != hint)
+        first = [hint] if hint in self.tests.texts else []
+        tests = [test for test in dict.fromkeys([*first, *self.tests.of(mutation, path)]) if test not in self.failing]
         start, cpu_seconds = time.monotonic(), 0.0
         outcome, by = "survived", ""
         while tests:
