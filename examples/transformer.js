@@ -90,9 +90,10 @@ export class Transformer {
 
   /**
    * Return the logits (batch, tokens, vocabulary) that follow each of `tokens`, lists of equal length, as an array on the
-   * device, to be freed. The tokens come after those in `cache`, to which their keys and values are added.
+   * device, to be freed. The tokens come after those in `cache`, to which their keys and values are added. With `last`,
+   * only the logits that follow the last one of each sequence, (batch, 1, vocabulary).
    */
-  async logits(tokens, cache) {
+  async logits(tokens, cache, { last = false } = {}) {
     const { gpu, heads, width, arrays } = this;
     const [batch, count] = [tokens.length, tokens[0].length];
     const made = [];
@@ -111,9 +112,10 @@ export class Transformer {
         const hidden = await kept(this.#linear(`${layer}mlp.c_fc`, normed, "gelu_tanh(x + b)"));
         x = await kept(this.#linear(`${layer}mlp.c_proj`, hidden, "x + b + r", { r: x }));
       }
-      const last = await kept(this.#norm("ln_f", x));
-      const logits = await gpu.matmul(last, arrays["wte.weight"], { transposeB: true, outDtype: "float32" });
-      return logits.reshape(batch, count, -1);
+      const chosen = last ? x.reshape(batch, count, width).slice(null, -1) : x;
+      const normed = await kept(this.#norm("ln_f", chosen));
+      const logits = await gpu.matmul(normed, arrays["wte.weight"], { transposeB: true, outDtype: "float32" });
+      return logits.reshape(batch, last ? 1 : count, -1);
     } finally {
       for (const each of made) each.free();
     }
@@ -126,8 +128,8 @@ export class Transformer {
     const found = prompts.map(() => []);
     try {
       for (let next = prompts; found[0].length < count;) {
-        const logits = await this.logits(next, cache);
-        const best = await this.gpu.reduce(logits.slice(null, -1), "argmax", { axis: -1 });
+        const logits = await this.logits(next, cache, { last: true });
+        const best = await this.gpu.reduce(logits.slice(null, 0), "argmax", { axis: -1 });
         next = Array.from((await best.read()).data, (token) => [token]);
         for (const array of [logits, best]) array.free();
         for (const [i, [token]] of next.entries()) found[i].push(token);
