@@ -50,7 +50,7 @@ export class Choices {
     this.capabilities = dataclasses.replace(least, { other_sizes: others });
     /** The attributes of a Python `Device` that the translated choice reads. */
     this.described = {
-      info: { name: named(info), driver: info.driver, kind: info.kind === "cpu" ? "cpu" : "other" },
+      info: { name: named(info), driver: info.driver, kind: kindOf(info) },
       engine: { name: core.engine_of_record(info.engine) },
       capabilities: this.capabilities,
       rates: new Dict(),
@@ -191,3 +191,6 @@ const sizes = (info, all) => [
 
 /** @param {Device["info"]} info @returns {string} the adapter's name with its vendor first, so that records and models of the same vendor are found */
 const named = ({ name, vendor }) => (name.toLowerCase().startsWith(vendor.toLowerCase()) ? name : `${vendor} ${name}`);
+
+/** @param {Device["info"]} info @returns {string} the kind by which the rates of an unknown GPU are assumed: browsers do not say it, but NVIDIA's are cards */
+const kindOf = ({ kind, vendor }) => (kind === "cpu" ? "cpu" : /^nvidia$/i.test(vendor) ? "discrete" : "other");
