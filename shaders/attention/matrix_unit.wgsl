@@ -16,9 +16,10 @@
 {% import "common/attention.wgsl" as attention with context %}
 {% import "common/attention_units.wgsl" as units with context %}
 {% include "common/header.wgsl" %}
+{% set watched = "pair * params.queries + row, dbg_col(0u, VALUES)" %}
 
-const ROOM: f32 = 15.0; // weights are at most 2^ROOM
-const AHEAD: f32 = 7.0;
+const ROOM: f32 = {{ kernel.room }}; // weights are at most 2^ROOM
+const AHEAD: f32 = {{ kernel.ahead }};
 const PER_ROW: u32 = {{ kernel.per_row }}u; // lanes that share the scores of a query
 const SHARE: u32 = {{ kernel.share }}u; // keys of each of them
 const KEYS: u32 = {{ kernel.keys }}u; // of a panel of k, or of scores
@@ -201,6 +202,9 @@ fn main(
             score{{ j }} = select(vec4f(HIDDEN), score{{ j }}, {{ seen }});
 {% endfor %}
         }
+{% for j in fours %}
+        dbg_k(SCORE, {{ watched }}, key + {{ 4 * j }}u, score{{ j }});
+{% endfor %}
         var largest4 = score0;
 {% for j in fours if j %}
         largest4 = max(largest4, score{{ j }});
@@ -220,12 +224,15 @@ fn main(
             scales[own] = shrink;
         }
         top = next;
+        dbg(TOP, {{ watched }}, k0 + BK - 1u, top);
         var sum4 = vec4f();
 {% for j in fours %}
         score{{ j }} = exp2(score{{ j }} - top);
+        dbg_k(WEIGHT, {{ watched }}, key + {{ 4 * j }}u, score{{ j }});
         sum4 += score{{ j }};
 {% endfor %}
         sum = fma(sum, shrink, dot(sum4, vec4f(1.0)));
+        dbg(SUM, {{ watched }}, key + SHARE - 1u, sum);
 {% for j in range(0, fours | length, 2) %}
         s_tile[s_panel][s_place + {{ j // 2 }}u] = vec4<u32>(
 {% for i in (j, j + 1) %}

@@ -168,7 +168,8 @@ def stand_in(device, monkeypatch, kernel, *, emulate=emulated, dialect="tint", s
         return compiled[text]
 
     def shader(kernel, problem, tags=None):
-        return render(kernel, problem, dialect if kernel.matrix_shape else device.engine.dialect)
+        spoken = dialect if kernel.matrix_shape else device.engine.dialect
+        return render(kernel, problem, spoken, debug=tags is not None, tags=tags)
 
     monkeypatch.setattr(device, "capabilities", able)
     monkeypatch.setattr(device, "shader", shader)

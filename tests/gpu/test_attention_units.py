@@ -2,19 +2,21 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import emulation
 import pytest
 
 from webmm.cases.attention import plain, relaid
 from webmm.choose.attention import on_gpus
+from webmm.debug import inspect_each
 from webmm.dtypes import BOOL, F16, F32
 from webmm.kernels.attention.decode import Decode
 from webmm.kernels.attention.matrix_unit import MatrixUnit
 from webmm.measure.selftest import prove
 from webmm.problems.attention import dense_heads
 from webmm.wgsl import tint
-from webmm.wgsl.render import render
+from webmm.wgsl.render import render, tags_of
 
 SMALL = {"bq": 16, "bk": 16, "sm": 8, "fm": 8, "fn": 8, "fk": 8, "lanes": 8, "columns": 16, "values": 16}
 
@@ -96,6 +98,32 @@ def test_matrix_units(device, monkeypatch, name):
     assert prove(kernel, PROBLEMS[name], device) == ""
 
 
+DEBUGGED = {
+    "growing": [(head, query, 3) for head in (0, 1) for query in (0, 7, 18)],
+    "windowed": [(0, 12, 5), (1, 5, 0)],
+}
+
+
+@pytest.mark.parametrize("name", DEBUGGED)
+def test_the_steps_of_matrix_units(device, monkeypatch, name):
+    if device.capabilities.subgroup_size != SMALL["lanes"]:
+        pytest.skip("lanes exchange scores in subgroups of 8")
+    kernel = MatrixUnit(**(SMALL | UNITS["growing" if name == "growing" else "every"]))
+    windowed = replace(plain((1, 2, 19, 70, 13), F16), scale=4.0, left=20, right=1, shift=20)
+    problem = windowed if name == "windowed" else replace(PROBLEMS[name], scale=30.0)
+    emulation.stand_in(device, monkeypatch, kernel, emulate=emulated)
+    for module in ("debug", "engine.launches"):
+        monkeypatch.setattr(
+            f"webmm.{module}.tags_of", lambda kernel, problem, dialect: tags_of(kernel, problem, "tint")
+        )
+    references = set()
+    for found in inspect_each(device, kernel, problem, DEBUGGED[name]):
+        assert found.right, found.notes()
+        assert {tag for step in found.steps for tag in step.values} == {"SCORE", "TOP", "WEIGHT", "SUM"}
+        references.add(len({step.values["TOP"].value for step in found.steps if "TOP" in step.values}))
+    assert name == "windowed" or references >= {1, 2}, "no reference stays, or none grows"
+
+
 def test_tiles_for_gpus_are_valid_for_tint():
     for kernel, problem in (
         (MatrixUnit(), plain((1, 2, 65, 65, 40), F16)),
@@ -118,6 +146,11 @@ def test_keys_divided_among_workgroups(device, name):
     assert prove(kernel, PROBLEMS[name], device) == ""
 
 
+def by(able, engine="dawn"):
+    """Return a device with these capabilities."""
+    return SimpleNamespace(capabilities=able, engine=SimpleNamespace(name=engine))
+
+
 def test_the_choice_by_shape_and_dtype(device):
     offered = dict.fromkeys(device.capabilities.limits, 2**31)
     units = frozenset({MatrixUnit().matrix_shape})
@@ -130,12 +163,14 @@ def test_the_choice_by_shape_and_dtype(device):
         workgroups=132,
     )
     asked = ((4096, F16, 128), (4096, F16, 80), (4096, F32, 64), (1, F16, 80), (8, F32, 256))
-    found = [next(iter(on_gpus(plain((1, 8, n, 4096, width), dtype), able))).name for n, dtype, width in asked]
+    found = [next(on_gpus(plain((1, 8, n, 4096, width), dtype), by(able))).name for n, dtype, width in asked]
     assert found == ["matrix_unit", "matrix_unit", "pipelined", "decode", "decode"]
-    one, many = (next(on_gpus(plain((1, heads, 1, 4096, 128), F16), able)).config["splits"] for heads in (8, 256))
+    one, many = (next(on_gpus(plain((1, heads, 1, 4096, 128), F16), by(able))).config["splits"] for heads in (8, 256))
     assert (one, many) == (64, 4)
+    one = plain((1, 8, 1, 4096, 128), F16)
+    assert [next(on_gpus(one, by(able, engine))).config["unroll"] for engine in ("dawn", "wgpu")] == [4, 2]
     without = replace(able, matrix_shapes=frozenset(), subgroup_size=0)
-    assert {kernel.name for kernel in on_gpus(plain((1, 8, 1, 4096, 64), F16), without)} == {"blocked"}
+    assert {kernel.name for kernel in on_gpus(plain((1, 8, 1, 4096, 64), F16), by(without))} == {"blocked"}
     assert MatrixUnit().unsuited(plain((1, 8, 64, 64, 64), F32)) == "multiplies float16, not float32"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from webmm.kernels.attention.base import LOG2E
 from webmm.problems.attention import LEAST_SCORE
 
 HIDDEN = float(np.finfo(np.float32).min)  # what kernels have as the score of a key that a query does not see
+FLUSHED = float(np.finfo(np.float32).tiny)  # below it, shaders may have 0
 HEADS = {
     "score": {"SCORE": "score"},
     "maximum": {"TOP": "maximum"},
@@ -90,7 +91,8 @@ class AttentionSubject(Subject):
         numpy, slack = blank(scores, delta)
         for team in np.unique(teams[first:]):  # each with a maximum of its own
             own = first + np.flatnonzero(teams[first:] == team)
-            running(numpy, slack, v, parts, [own[i : i + self.reach] for i in range(0, len(own), self.reach)])
+            steps = [own[i : i + self.reach] for i in range(0, len(own), self.reach)]
+            running(numpy, slack, v, parts, steps, self.kernel.reference)
         if self.kernel.normalised:
             normalise(numpy, slack, v, self.length)
         result, allowed = given.rows(entry, of_entry, np.array([query]))
@@ -118,19 +120,20 @@ def running(
     v: Floats,
     parts: NDArray[np.intp],
     steps: Sequence[NDArray[np.intp]],
+    reference: Callable[[float, float], float],
 ) -> None:
     """Fill in the values of each group of HEADS at each key of some steps, and their allowed errors.
 
     A maximum and sums are those after the step that has the key, NaN before the first step. A sum of weights is of
     one part, the sum of weighted rows of v of all. Errors of weights are those of the scores, of the power, of its
-    argument and of the corrections so far; sums add one rounding for each key.
+    argument and of the corrections so far; sums add one rounding for each key. `reference` is the kernel's.
     """
     scores, delta = numpy["score"], slack["score"]
     count, top, rough = int(parts.max()) + 1, LEAST_SCORE, 0.0
     corrected, sums, sums_off = 0, np.zeros(count), np.zeros(count)
     out, out_off = 0.0, 0.0
     for at in steps:
-        larger = max(top, float(scores[at].max()))
+        larger = reference(top, float(scores[at].max()))
         shrink, corrected, top = 2.0 ** (top - larger), corrected + (larger > top), larger
         rough = max(rough, float(delta[at].max()))
         weights = np.exp2(scores[at] - top)
@@ -141,8 +144,8 @@ def running(
         out = out * shrink + float(weights @ v[at])
         out_off = out_off * shrink + float(off @ np.abs(v[at]))
         for name, value, error in (
-            *(("maximum", top, rough), ("weight", weights, off + F32.tiny)),
-            *(("sum", sums[parts[at]], sums_off[parts[at]] + F32.tiny), ("o", out, out_off + F32.tiny)),
+            *(("maximum", top, rough), ("weight", weights, off + FLUSHED)),
+            *(("sum", sums[parts[at]], sums_off[parts[at]] + FLUSHED), ("o", out, out_off + FLUSHED)),
         ):
             numpy[name][at], slack[name][at] = value, error
 
@@ -153,4 +156,4 @@ def normalise(numpy: dict[str, Floats], slack: dict[str, Floats], v: Floats, len
     total, total_off = float(numpy["sum"][length - 1]), float(slack["sum"][length - 1])
     rough = off / total + weights / total * (total_off / total + F32.eps * np.arange(3, length + 3))
     numpy["o"][:length] = np.cumsum(weights * v[:length]) / total
-    slack["o"][:length] = np.cumsum(rough * np.abs(v[:length])) + F32.tiny
+    slack["o"][:length] = np.cumsum(rough * np.abs(v[:length])) + FLUSHED

@@ -219,6 +219,10 @@ class AttentionKernel(Kernel[Attention]):
         """The keys after which a maximum and its sums are updated."""
         return 1
 
+    def reference(self, before: float, largest: float) -> float:
+        """Return what weights are relative to after a step with this largest score: by default the running maximum."""
+        return max(before, largest)
+
     def together(self, query: int, queries: int) -> range:
         """Return the queries whose keys its steps cover when it computes this one."""
         start = query - query % self.tile_q

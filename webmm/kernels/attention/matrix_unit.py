@@ -27,6 +27,8 @@ class MatrixUnit(HeldRows):
     not_in: ClassVar[Mapping[str, str]] = {"naga": "wgpu does not enable matrix units"}
     features = F16.features
     exact = True
+    room: ClassVar[float] = 15.0  # weights are at most 2^room
+    ahead: ClassVar[float] = 7.0  # how far a new reference is below the largest score
 
     bq: int = tunable(64, (32, 64, 128, 256), "queries of a workgroup", most=256)
     bk: int = tunable(32, (16, 32, 64), "keys of a step")
@@ -72,6 +74,20 @@ class MatrixUnit(HeldRows):
     def tile_k(self) -> int:
         """The keys of a step."""
         return self.bk
+
+    @property
+    def inner_step(self) -> int:
+        """The keys after which there may be a new reference, and are new sums."""
+        return self.bk
+
+    def reference(self, before: float, largest: float) -> float:
+        """Return what weights are relative to: something else only once a score is far above it."""
+        return largest - self.ahead if largest > before + self.room else before
+
+    def part(self, key: int, count: int) -> int:
+        """Return the lane, of those that share the scores of a query, whose sum has a key."""
+        del count
+        return key % self.bk // self.share
 
     @property
     def per_row(self) -> int:
