@@ -18,8 +18,8 @@
 {% include "common/header.wgsl" %}
 {% set watched = "pair * params.queries + row, dbg_col(0u, VALUES)" %}
 
-const ROOM: f32 = {{ kernel.room }}; // weights are at most 2^ROOM
-const AHEAD: f32 = {{ kernel.ahead }};
+const ROOM: f32 = {{ kernel.room }}.0; // weights are at most 2^ROOM
+const AHEAD: f32 = {{ kernel.ahead }}.0;
 const PER_ROW: u32 = {{ kernel.per_row }}u; // lanes that share the scores of a query
 const SHARE: u32 = {{ kernel.share }}u; // keys of each of them
 const KEYS: u32 = {{ kernel.keys }}u; // of a panel of k, or of scores

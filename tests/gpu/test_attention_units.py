@@ -131,7 +131,8 @@ def test_tiles_for_gpus_are_valid_for_tint():
         (MatrixUnit(bk=16, fn=8, fk=8, columns=32, values=96, bq=32, sm=32), PROBLEMS["every"]),
     ):
         assert kernel.invalid() is None
-        tint.validate(render(kernel, problem, "tint").wgsl, str(kernel))
+        for debug in (False, True):
+            tint.validate(render(kernel, problem, "tint", debug=debug).wgsl, str(kernel))
 
 
 DIVIDED = {"growing": {"values": 64, "splits": 32, "tm": 2, "unroll": 1}, "every": {"sharers": 2, "tm": 4, "unroll": 2}}

@@ -27,8 +27,8 @@ class MatrixUnit(HeldRows):
     not_in: ClassVar[Mapping[str, str]] = {"naga": "wgpu does not enable matrix units"}
     features = F16.features
     exact = True
-    room: ClassVar[float] = 15.0  # weights are at most 2^room
-    ahead: ClassVar[float] = 7.0  # how far a new reference is below the largest score
+    room: ClassVar[int] = 15  # weights are at most 2^room
+    ahead: ClassVar[int] = 7  # how far a new reference is below the largest score
 
     bq: int = tunable(64, (32, 64, 128, 256), "queries of a workgroup", most=256)
     bk: int = tunable(32, (16, 32, 64), "keys of a step")
