@@ -183,6 +183,7 @@ TEMPLATES = {
         "{{ missing | default('none') }} "
         "{{ {'k': 5}.k }} {{ 'ab'[loopless] }}\n"
         "{% if flag %}\nyes\n{% elif n == 4 and items %}\nfour\n{% else %}\nno\n{% endif %}\n"
+        "{{ 1 < n <= 4 }} {{ 1 < n <= 3 }} {{ 5 < n <= 9 }} {{ 0 <= n - 4 in items }}\n"
     ),
     "lib.wgsl": (
         "{# a comment #}\n{% set plain = 'n is ' ~ n %}\n"
