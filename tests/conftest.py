@@ -100,11 +100,11 @@ FILES = itertools.count(1)
 def trimmed():
     """Give the memory that a file's tests have freed back to the system: the C library keeps it in pieces.
 
-    What is left then, caches and modules, is collected again after each fourth file only, which returns what became
+    What is left then, caches and modules, is collected again after each eighth file only, which returns what became
     garbage since, 1 to 2 GB in the course of all tests: visiting it for each file took 4 % of all CPU time.
     """
     yield
-    if next(FILES) % 4 == 0:
+    if next(FILES) % 8 == 0:
         gc.unfreeze()
     gc.collect()
     gc.freeze()
