@@ -444,8 +444,8 @@ def test_an_array_that_is_only_returned(device):
 
 
 def test_two_arrays_over_a_buffer_of_others(device):
-    buffer = device.array(drawn(4)).storage.buffer
-    w, x = device.wrap(buffer, (4,)), device.wrap(buffer, (4,))
+    owner = device.array(drawn(4))  # kept: the pool lends the buffers of arrays that are gone
+    w, x = (device.wrap(owner.storage.buffer, (4,)) for _ in range(2))
 
     def f(x):
         w[...] = x
