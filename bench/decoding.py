@@ -6,10 +6,9 @@ All have the same random weights of GPT-2's shape, and a cache that is allocated
 logits of a prompt; one of decoding is several tokens, each chosen on the device and fed back, at lengths that are new
 to the process, as in a conversation; both by calls and by captured functions. Prompts are repeated for half a second
 before they are timed, since an idle GPU lowers its clock. A GPU of unknown speed is probed first, as for `webmm bench`;
-the record has its rates. Logits are compared. PyTorch is left out
-if there is none with a GPU, and ONNX Runtime (`onnx_decoder.py`) if it lacks a package or an operator; its kernels are
-the same for all lengths, and its tokens are timed with and without graph capture. Ratios are of a peer's time to that
-of webmm's calls.
+the record has its rates. Logits are compared. PyTorch is left out if there is none with a GPU, and ONNX Runtime
+(`onnx_decoder.py`) if it lacks a package or an operator; its kernels are the same for all lengths, and its tokens are
+timed with and without graph capture. Ratios are of a peer's time to that of webmm's calls.
 """
 
 from __future__ import annotations

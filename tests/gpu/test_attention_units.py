@@ -170,6 +170,8 @@ def test_the_choice_by_shape_and_dtype(device):
     assert (one, many) == (64, 4)
     one = plain((1, 8, 1, 4096, 128), F16)
     assert [next(on_gpus(one, by(able, engine))).config["unroll"] for engine in ("dawn", "wgpu")] == [4, 2]
+    for other in (replace(one, dtype=F32, out_dtype=F32), plain((1, 8, 1, 4096, 64), F16)):
+        assert next(on_gpus(other, by(able, "wgpu"))).config["unroll"] == 4
     without = replace(able, matrix_shapes=frozenset(), subgroup_size=0)
     assert {kernel.name for kernel in on_gpus(plain((1, 8, 1, 4096, 64), F16), by(without))} == {"blocked"}
     assert MatrixUnit().unsuited(plain((1, 8, 64, 64, 64), F32)) == "multiplies float16, not float32"

@@ -84,6 +84,7 @@ def test_the_tests_of_a_file(mutations):
         ("kernels", "webmm/choose/elementwise.py", "tests/unit/test_core.py"),  # imported by its name
         ("templates", "shaders/gemm/mend.wgsl", "tests/gpu/test_matrix_unit_high.py"),
         ("templates", "shaders/reduce/tree.wgsl", "tests/gpu/test_reduce_stages.py"),
+        ("templates", "shaders/common/reduce/declared.wgsl", "tests/gpu/test_own_reductions.py"),
     ):
         assert test in tests.of(mutations.Mutation(area, path, "", "", ""), path)
 
@@ -162,6 +163,43 @@ def test_a_defect_is_caught_survives_or_is_absent(mutations, tree, monkeypatch, 
     planted(tree, "webmm/new.py", "")
     with pytest.raises(SystemExit, match="commit or stash"):
         mutations.main()
+
+
+def test_what_was_caught_elsewhere_is_tried_with_the_file_that_caught_it(mutations, tree, monkeypatch):
+    def output(name, *rows):
+        drawn = [row["mutation"] for row in rows]
+        lines = [{"commit": "1", "mutations": drawn}, *rows]
+        planted(tree, f"build/{name}", "".join(f"{mutations.json.dumps(line)}\n" for line in lines))
+        return str(tree / f"build/{name}")
+
+    def row(old, new, outcome, by=""):
+        words = ("pool", "webmm/engine/pool.py", old, new, "")
+        return {"mutation": mutations.asdict(mutations.Mutation(*words)), "outcome": outcome, "by": by}
+
+    planted(
+        tree,
+        "tests/unit/test_far.py",
+        "def test_far():\n    from webmm.engine import pool\n    assert pool.larger(2, 1) == 2",
+    )
+    git = ["git", "-C", tree, "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    for command in (["add", "-A"], ["commit", "-qm", "second"]):
+        subprocess.run([*git, *command], check=True)
+    before = output(
+        "before.jsonl",
+        row(
+            "return max(x, y) if x != y else y",
+            "return min(x, y) if x != y else y",
+            "caught",
+            "tests/unit/test_far.py::t",
+        ),
+        row("return size < most", "return size <= most", "timed out"),
+    )
+    after = tree / "build/after.jsonl"
+    words = ["--like", before, "--caught", "--jobs", "2", "--output", str(after)]
+    monkeypatch.setattr("sys.argv", ["mutations.py", *words])
+    assert mutations.main() == 0
+    (result,) = mutations.read(after)[2]
+    assert (result.outcome, result.by) == ("caught", "tests/unit/test_far.py::test_far")
 
 
 def test_fewer_caught_than_before_is_told(mutations, tmp_path, capsys):

@@ -98,8 +98,10 @@ def divided(problem: Attention, device: Device) -> Iterator[Decode]:
     p, lanes = problem, device.capabilities.subgroup_size
     if lanes < 8 or max(p.width, p.value_width) > MOST_HELD:
         return
-    whole = undivided(p, lanes, 16 if max(p.width, p.value_width) > 96 else 8)
-    if device.engine.name == "wgpu" and p.dtype == F16:  # of naga, four keys take 21 % longer, of Tint 7 % less
+    wide = max(p.width, p.value_width) > 96
+    whole = undivided(p, lanes, 16 if wide else 8)
+    if wide and p.dtype == F16 and device.engine.name == "wgpu":
+        # Of 128 columns: naga's code for four keys takes 21 % longer than for two, Tint's 7 % less.
         whole = replace(whole, unroll=min(whole.unroll, 2))
     x, y, _ = whole.dispatch(p)
     wanted = PER_UNIT * (device.capabilities.workgroups or AT_ONCE)

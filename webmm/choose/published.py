@@ -1,5 +1,8 @@
 """Rates that the makers of common GPUs publish: what the cost model assumes of one that was not probed.
 
+They are rounded, peaks that programs do not reach (an H100 measures 0.92 and 0.90 of its two), and none was measured by
+webmm: a probe replaces them. By the model, they choose as a probe's rates do for 40 random products on an H100.
+
 This module is in the translated subset (docs/page.md).
 """
 
