@@ -30,7 +30,7 @@ atexit.register(shutil.rmtree, os.environ["WEBMM_CACHE_DIR"], ignore_errors=True
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# lavapipe compiles most of the time: without LLVM's optimisations, a seventh faster. Most of make test-long keeps them.
+# lavapipe compiles most of the time: without LLVM's optimisations, a seventh faster. Half of make test-long keeps them.
 os.environ.setdefault("GALLIVM_PERF", "nopt")
 
 # Tests judge no times, so a measurement lasts a tenth of a user's; modules imported later take these as their defaults.
