@@ -40,7 +40,11 @@ var<workgroup> weights: array<array<vec4f, STEP / 4u>, TM>; // or scores
 {{ b(j) }}
 {% endfor %}
 {% for r in rows %}
+{% if kernel.tm == 1 %}
+        let a_row0 = a_reg0; // all lanes load the only row
+{% else %}
         let a_row{{ r }} = subgroupBroadcast(a_reg{{ r // kernel.lanes }}, {{ r % kernel.lanes }}u);
+{% endif %}
 {% for j in count %}
 {% for kk in range(4) %}
 {% set name = sum ~ "_" ~ r ~ "_" ~ j %}
