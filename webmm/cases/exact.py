@@ -24,6 +24,7 @@ Words = NDArray[np.uint32]
 Size = tuple[int, ...]
 
 SEED_STEP = 0x9E3779B9  # distance of the seeds of a problem's inputs
+PIECE = 2**16  # words hashed at a time: they stay in a cache, and no pages are made for what is dropped at once
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,23 @@ def mix(x: Words) -> Words:
 
 @functools.lru_cache(maxsize=2)
 def _draw(count: int, start: int, low: int, high: int) -> Integers:
-    drawn = mix(np.arange(count, dtype=np.uint32) + np.uint32(start))
-    return np.asarray((drawn % np.uint32(high - low + 1)).astype(np.int32) + np.int32(low))
+    drawn = np.empty(count, np.int32)
+    for first in range(0, count, PIECE):
+        words = np.arange(first, min(first + PIECE, count), dtype=np.uint32) + np.uint32(start)
+        drawn[first : first + PIECE] = mix(words) % np.uint32(high - low + 1)
+    drawn += np.int32(low)
+    return drawn
 
 
 def fingerprint(result: NDArray[Any]) -> int:
     """Return a 32-bit hash of the bits and positions of all elements; 64-bit elements count as two of 32 bits."""
-    bits = result.reshape(-1).view(f"u{min(result.itemsize, 4)}").astype(np.uint32)
-    return int(mix(bits ^ mix(np.arange(bits.size, dtype=np.uint32))).sum(dtype=np.uint32))
+    bits = result.reshape(-1).view(f"u{min(result.itemsize, 4)}")
+    total = 0
+    for first in range(0, bits.size, PIECE):
+        piece = bits[first : first + PIECE].astype(np.uint32)
+        places = np.arange(first, first + piece.size, dtype=np.uint32)
+        total += int(mix(piece ^ mix(places)).sum(dtype=np.uint32))
+    return total % 2**32
 
 
 def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
