@@ -140,7 +140,9 @@ def check(engine, call, point, kind, nth, right, kept, monkeypatch):
     with monkeypatch.context() as patch:
         fault = Fault(patch, engine, point, kind, nth)
         got = watched(lambda: fetch(call, scene), words)
-    assert fault.triggered, words
+    if not fault.triggered:
+        assert call == "streamed", words  # its threads decide how often it copies
+        kind = "late"
     if isinstance(got, Exception):
         assert kind != "late", f"{words}: {got!r}"
         assert isinstance(got, RAISED[kind]), f"{words}: {got!r}"

@@ -131,6 +131,16 @@ def test_other_engine_errors_are_not_device_losses(device):
         raise RuntimeError("mine")
 
 
+def test_an_error_that_says_so_is_a_loss(monkeypatch):
+    """Dawn may tell another thread, which asks at the same time."""
+    with Device() as gpu:
+        monkeypatch.setattr(gpu.engine, "is_lost", lambda device: False)
+        with pytest.raises(DeviceLostError, match="was lost while uploading"), gpu.guard.using("uploading"):
+            raise gpu.engine.api.GPUError("[Device] is lost.\n - While calling WriteBuffer")
+        with pytest.raises(DeviceLostError):
+            gpu.zeros((2, 2))
+
+
 def test_another_kernel_is_used_if_scratch_cannot_be_allocated(monkeypatch):
     a = np.arange(70 * 30, dtype=np.float32).reshape(70, 30) % 7
     with Device() as gpu:

@@ -54,8 +54,11 @@ class Guard:
         return WebmmError(f"{doing}: {error}")
 
     def find_lost(self, doing: str, error: Exception) -> bool:
-        """Tell whether the device is lost, and remember the reason."""
-        if self.engine.is_lost(self.device) and not self.lost:
+        """Tell whether the device is lost, and remember the reason.
+
+        The error itself may be all that says so: what an engine is asked then, another thread may get as its error.
+        """
+        if not self.lost and ("is lost" in str(error) or self.engine.is_lost(self.device)):
             reason = self.engine.loss_reason(self.device) or " ".join(str(error).split())
             self.lost = (
                 f"{self.name} was lost while {doing}, and its arrays with it (the driver says: {reason}); open "
