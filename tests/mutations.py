@@ -471,8 +471,10 @@ def attempt_all(
 
     def attempt(mutation: Mutation) -> None:
         copy = free.get()
-        result = copy.attempt(mutation, hints.get(mutation, ""))
-        free.put(copy)
+        try:
+            result = copy.attempt(mutation, hints.get(mutation, ""))
+        finally:
+            free.put(copy)  # else those that wait for it wait forever
         with writing, output.open("a") as file:
             file.write(json.dumps(asdict(result)) + "\n")
             print(f"{result.outcome:11}{mutation.area}: {mutation.path}: {mutation.what}", end=" ")

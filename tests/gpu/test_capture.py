@@ -1,5 +1,6 @@
 """Captured functions: replays have the results of calls, for all arrays, in place, in threads; others are refused."""
 
+import functools
 import logging
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ import pytest
 
 import webmm
 from webmm import choose, log
+from webmm.calls import capture
 from webmm.engine import generation, replays
 from webmm.engine.submissions import Submissions
 from webmm.errors import FreedArrayError, MemoryLimitError, ProblemError
@@ -101,6 +103,14 @@ def test_results_may_be_arguments_views_and_the_arrays_of_others(device):
             assert got[1].storage is got[2].storage
             assert got[3].storage is total.storage
             x = device.array(drawn(4, 6))
+
+
+def test_weights_of_norms_may_be_views(device):
+    """They are copied on the device."""
+    w, x = device.array(drawn(2, 8, 2)), device.array(drawn(3, 8))
+    expected = webmm.layer_norm(x.numpy(), w.numpy()[0, :, 0], w.numpy()[1, :, 1])
+    with webmm.capture(lambda x: webmm.layer_norm(x, w[0, :, 0], w[1, :, 1])) as step:
+        np.testing.assert_allclose(recorded(step, x)(x).numpy(), expected, atol=1e-6)
 
 
 def test_a_result_is_fed_back(device):
@@ -301,6 +311,11 @@ def full_after(count, new, full):
     return lambda *args: next(left, full)(*args)
 
 
+def test_what_is_no_function_is_refused():
+    with pytest.raises(ProblemError, match=r"capture\(\) takes a function of arrays, not int"):
+        webmm.capture(5)
+
+
 def test_other_arguments_and_results_are_refused(device):
     x = device.array(drawn(2, 2))
     weights = webmm.quantize_blocks(drawn(32, 2)).to(device)
@@ -419,6 +434,50 @@ def test_failures_do_not_add_up(device):
             for _ in range(4):
                 step(device.array(drawn(3)))
             assert step._kept
+
+
+def sums(factor, x):
+    return functools.reduce(lambda y, _: y + x * factor, range(40), x)
+
+
+def test_replays_with_new_arguments_prepare_nothing(monkeypatch):
+    """The buffers of what was recorded are those of the replay, so that few are left for arguments and results."""
+    with webmm.Device() as device:
+        factors = 1.0, 2.0
+        steps = [webmm.capture(functools.partial(sums, factor)) for factor in factors]
+        x, prepare, made = device.array(drawn(4, 4)), device.launches.prepare, []
+        monkeypatch.setattr(device.launches, "prepare", lambda *args: made.append(args) or prepare(*args))
+        for count in (10, 4):
+            made.clear()
+            for _ in range(count):
+                results = [step(x + 1.0) for step in steps]
+        assert not made
+        for factor, result in zip(factors, results, strict=True):
+            np.testing.assert_array_equal(result.numpy(), (1 + 40 * factor) * (x.numpy() + 1))
+
+
+def test_other_numbers_and_words_are_no_failures(device):
+    """Those of a signature count, and many of the same arrays."""
+    late = []
+
+    def f(x, i):
+        if i in late:
+            x.numpy()
+        return x * float(i)
+
+    x = device.array(drawn(3))
+    with webmm.capture(f) as step:
+        late += range(capture.MOST_ATTEMPTS + 1)
+        for i in late[:-2]:
+            step(x, i)
+        with pytest.raises(ProblemError, match="last by downloading"):
+            step(x, late[-2])
+        step.free()
+        for _ in range(capture.ATTEMPTS - 1):
+            step(x, 0)
+        with pytest.raises(ProblemError, match="last by downloading"):
+            step(x, 0)
+        step(x, 1)
 
 
 def test_each_device_has_its_own_and_closed_ones_are_dropped():

@@ -114,7 +114,7 @@ def test_attention_in_a_loop_sees_every_token(device):
         (lambda c: c.append(0, drawn(2)[0], drawn(2)), "k must have shape"),
         (lambda c: c.append(0, drawn(2), drawn(2, 4)), "v must have shape"),
         (lambda c: c.append(0, drawn(2).astype(np.int32), drawn(2)), "dtype int32 is not supported by KVCache: k"),
-        (lambda c: c.append(0, c.keys(0)[:, :, :1], drawn(1)), "shares its buffer"),
+        (lambda c: c.append(0, c.keys(0)[:, :, :1], drawn(1)), "k is a view of the cache's layer 0"),
         (lambda c: c.append(2, drawn(2), drawn(2)), "layer 2 is out of range: the cache has 2 layers"),
         (lambda c: c.keys(-1), "layer must be at least 0"),
         (lambda c: c.length("0"), "layer must be a whole number"),
@@ -180,6 +180,22 @@ def test_places_that_are_none_are_refused(device):
             cache.append(0, drawn(10), drawn(10), at=device.array(np.zeros(1, np.int32)))
         with webmm.Device() as other, pytest.raises(ProblemError, match="different devices"):
             cache.append(0, one, one, at=other.array(np.zeros(1, np.int32)))
+
+
+def test_views_of_its_own_layer_are_refused(device):
+    """Before keys are written."""
+    x = np.ones((1, 1, 4, 4), np.float32)
+    with webmm.KVCache(device, 2, 1, 1, 8, 4) as cache:
+        cache.append(0, x, x)
+        new, at = device.array(7 * x), device.array(np.array([2], np.int32))
+        for more in ({}, {"at": at}):
+            with pytest.raises(ProblemError, match="v is a view of the cache's layer 0; pass a copy of it"):
+                cache.append(0, new, cache.values(0), **more)
+            with pytest.raises(ProblemError, match="k is a view of the cache's layer 0"):
+                cache.append(0, cache.keys(0), new, **more)
+            np.testing.assert_array_equal(cache.keys(0).numpy(), x)
+        cache.append(1, cache.keys(0), cache.values(0))
+        np.testing.assert_array_equal(cache.values(1).numpy(), x)
 
 
 def test_places_in_a_cache_beyond_a_binding(device, monkeypatch):

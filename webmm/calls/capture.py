@@ -19,7 +19,8 @@ from webmm.errors import MemoryLimitError, ProblemError
 P = ParamSpec("P")
 R = TypeVar("R")
 MAX_REPLAYS = 16  # cached per function
-ATTEMPTS = 3  # to record it: the first ones may compile, test or tune kernels
+ATTEMPTS = 3  # to record a signature: the first ones may compile, test or tune kernels
+MOST_ATTEMPTS = ATTEMPTS * MAX_REPLAYS  # of all that differ in what is no array, since a recording was kept
 
 
 class Captured(Generic[P, R]):
@@ -28,7 +29,7 @@ class Captured(Generic[P, R]):
     def __init__(self, function: Callable[P, R]) -> None:
         self._function = function
         self._kept: OrderedDict[Any, Replay] = OrderedDict()
-        self._failed: Counter[Any] = Counter()  # recordings in vain, by the signatures of arrays
+        self._failed: Counter[Any] = Counter()  # recordings in vain, by signatures, and by those of the arrays alone
         self._lock = threading.Lock()  # of these two
         update_wrapper(self, function, updated=())
 
@@ -103,12 +104,14 @@ class Captured(Generic[P, R]):
                 what = "using memory that is not left for arrays of its own"
             else:
                 self._add(signature, made)
-                self._failed.pop(shapes, None)
+                with self._lock:
+                    for each in (signature, shapes):
+                        self._failed.pop(each, None)
                 return
         with self._lock:
-            self._failed[shapes] += 1
-            failed = self._failed[shapes]
-        if failed >= ATTEMPTS:
+            self._failed.update((signature, shapes))
+            often = self._failed[signature] >= ATTEMPTS or self._failed[shapes] >= MOST_ATTEMPTS
+        if often:
             raise ProblemError(
                 f"{self._name}() cannot be captured: each call does more than dispatches, last by {what}; transfers "
                 "from and to the host belong outside of it"
@@ -163,10 +166,13 @@ def capture(function: Callable[P, R]) -> Captured[P, R]:
     It is a function, not a method; a lambda or `functools.partial` binds an object. While `webmm.profile()` or the log
     topic `profile` is active, or if an array was freed, it is called as usual. Raises ProblemError for a function that
     takes no array, or returns anything but arrays or a plain tuple of them, and for one that could not be recorded
-    three times since it last was, for arrays of these shapes, with the reason; otherwise what the function raises.
+    three times with these arguments, or 48 times with arrays of these shapes, since it last was, with the reason;
+    otherwise what the function raises.
 
     Example: ``step = webmm.capture(lambda x: webmm.softmax(x @ w)); y = step(x)``
 
     Source: the graph capture of CUDA and ONNX Runtime, and tinygrad's `TinyJit`, which work like this.
     """
+    if not callable(function):
+        raise ProblemError(f"capture() takes a function of arrays, not {type(function).__name__}")
     return Captured(function)

@@ -14,6 +14,7 @@ from webmm.calls.joined import fill_view, put
 from webmm.calls.operands import Operandish, opened
 from webmm.calls.planned import planned
 from webmm.dtypes import DType, dtype_of
+from webmm.engine.aliasing import overlap
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError
 from webmm.problems.base import check_floats
@@ -66,7 +67,7 @@ class KVCache:
         self._keys = [device.empty(shape, self.element) for _ in range(count)]
         self._values = [device.empty((*shape[:-1], wide), self.element) for _ in range(count)]
         self._lengths = [0] * count
-        device.launches.reserve(count * self.capacity)  # each length of each layer has its own
+        device.launches.reserve(count * self.capacity, self)  # each length of each layer has its own
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -95,8 +96,8 @@ class KVCache:
 
         `k` and `v` have shape (batch, heads, new tokens, width), with any strides: those of heads that were split by
         ``x.reshape(b, t, h, d).swapaxes(1, 2)`` are read in place. It takes a dispatch for the keys and one for the
-        values. Raises ProblemError for another shape, for dtypes that are not floats, for arrays on another device, and
-        if the layer would hold more than `capacity` tokens; the cache is unchanged then.
+        values. Raises ProblemError for another shape, for dtypes that are not floats, for arrays on another device, for
+        views of the same layer, and if the layer would hold more than `capacity` tokens; the cache is unchanged then.
 
         With `at`, an int32 array on the device of shape (1,) or (batch,), the first new token of each sequence takes
         this place, at most the one at which the last new token is the last of the cache. Nothing reads the array on
@@ -108,6 +109,9 @@ class KVCache:
         with opened("KVCache.append", self.device, k, v) as temporary:
             given = [temporary.data(k), temporary.data(v)]
             tokens = new_tokens(given[0], given[1], into[0].shape, into[1].shape)
+            for name, x in zip("kv", given, strict=True):
+                if any(overlap(cached, x) for cached in into):
+                    raise ProblemError(f"{name} is a view of the cache's layer {index}; pass a copy of it")
             if at is not None:
                 if not isinstance(at, Array):
                     raise ProblemError(f"at must be an int32 array on the device, not {type(at).__name__}")

@@ -13,6 +13,7 @@ from webmm.arguments.rows import axes_of, check_vector, ikj_shape, normalisation
 from webmm.calls.axes import as_ikj
 from webmm.calls.devices import Devices
 from webmm.calls.executor import Data, Labelled
+from webmm.calls.expression import copied
 from webmm.calls.operands import Operandish, Temporaries, opened, returned
 from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
@@ -114,4 +115,4 @@ def _vector(temporary: Temporaries, v: Operandish, length: int, dtype: DType) ->
     check_vector(vector, length, dtype)
     if isinstance(vector, np.ndarray) or (vector.contiguous and not vector.offset):
         return vector
-    return temporary.array(vector.numpy())
+    return copied(vector)

@@ -86,8 +86,9 @@ class Bindings:
 
     def forget_object(self, used: Any) -> None:
         """Drop the groups of a pipeline, of a buffer that is no block, or of a texture view: none keeps it alive."""
-        for key in [key for key in self.groups if any(part is used for part in key)]:
-            self._drop(key)
+        for key in tuple(self.groups):  # a copy: a collection of garbage may drop some meanwhile
+            if any(part is used for part in key):
+                self._drop(key)
 
     def clear(self) -> None:
         """Drop everything."""

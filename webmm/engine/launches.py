@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from webmm import hooks, log
 from webmm.arguments.buffers import check_buffers
@@ -30,6 +31,7 @@ from webmm.wgsl.render import params_bytes, tags_of
 
 MAX_LAUNCHES = 512  # prepared launches cached per device, unless a plan has more; also what they are made of
 MOST_LAUNCHES = 8192  # in any case
+ROTATING = 2 * TURNS  # buffers of a size through which arguments and results rotate: idle ones, and those in use
 MAX_TOKENS = 4096  # tokens cached per device, one for each pair of a kernel and a problem
 MAX_SCRATCH = 8  # scratch buffers and textures per device, shared by all launches
 
@@ -82,6 +84,7 @@ class Launches:
         self.bindings = Bindings(device)
         self.scratch: OrderedDict[Texture | Scratch, Any] = OrderedDict()
         self.limit = MAX_LAUNCHES
+        self._reserved: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         self._common: OrderedDict[int, Common] = OrderedDict()  # by token, for the capabilities `_offered`
         self._offered = device.capabilities
         self._tokens: dict[tuple[Kernel[Any], Problem], int] = {}
@@ -132,12 +135,16 @@ class Launches:
             self._drop(next(iter(self.kept)))
         return prepared
 
-    def reserve(self, count: int) -> None:
+    def reserve(self, count: int, owner: object | None = None) -> None:
         """Make room for a plan of `count` launches in each buffer through which its results rotate.
 
-        With less room than that, each replay would evict what the next one needs.
+        With less room than that, each replay would evict what the next one needs. Those of owners, captured functions
+        and caches, are used in turn: what all need counts as long as they live.
         """
-        self.limit = max(self.limit, min(count * (TURNS + 1), MOST_LAUNCHES))
+        if owner is not None:
+            self._reserved[owner] = count
+            count = sum(self._reserved.values())
+        self.limit = max(self.limit, min(count * ROTATING, MOST_LAUNCHES))
 
     def run(self, kernel: Kernel[Any], problem: Problem, arrays: tuple[AnyView, ...]) -> None:
         """Implement `Device.run()`."""
@@ -156,8 +163,7 @@ class Launches:
     def forget(self, block: Block) -> None:
         """Drop the launches that bind a block, and their bind groups."""
         for key in tuple(block.launches):  # a copy: the garbage collector may call this method again meanwhile
-            if key in self.kept:
-                self._drop(key)
+            self._drop(key)
         block.launches.clear()
         self.bindings.forget(block)
 
@@ -167,8 +173,9 @@ class Launches:
             for firsts, steps in tuple(common.steps.items()):
                 if any(step.pipeline is pipeline for step in steps):
                     del common.steps[firsts]
-        for key in [k for k, p in self.kept.items() if any(step[0] is pipeline for step in p.launch.dispatches)]:
-            self._drop(key)
+        for key, kept in tuple(self.kept.items()):  # a copy, as in forget()
+            if any(step[0] is pipeline for step in kept.launch.dispatches):
+                self._drop(key)
         self.bindings.forget_object(pipeline)
 
     def clear(self) -> None:
@@ -180,8 +187,9 @@ class Launches:
 
     def _drop(self, key: LaunchKey) -> None:
         """Drop a launch, and remove its key from the buffers that it binds, which outlive it."""
-        for block in self.kept.pop(key).blocks:
-            block.launches.discard(key)
+        if (found := self.kept.pop(key, None)) is not None:
+            for block in found.blocks:
+                block.launches.discard(key)
 
     def _prepare(self, token: int, kernel: Kernel[Any], problem: Problem, blocks: tuple[Block, ...]) -> Launch:
         common = self._common_of(token, kernel, problem)
@@ -242,8 +250,9 @@ class Launches:
                 self.scratch[wanted] = made
             if len(self.scratch) > MAX_SCRATCH:
                 evicted, memory = self.scratch.popitem(last=False)
-                for key in [key for key, p in self.kept.items() if evicted in p.kernel.scratch(p.problem)]:
-                    self._drop(key)  # its bind group would keep the memory alive
+                for key, kept in tuple(self.kept.items()):  # a copy, as in forget()
+                    if evicted in kept.kernel.scratch(kept.problem):
+                        self._drop(key)  # its bind group would keep the memory alive
                 self.bindings.forget_object(memory)
         self.scratch.move_to_end(wanted)
         return self.scratch[wanted]

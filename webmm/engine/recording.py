@@ -66,6 +66,12 @@ class Recording:
         self.steps.append(RecordedDispatch(token, kernel, problem, numbers, written))
         self.complete = self.complete and -1 not in numbers  # -1: neither an operand nor allocated by the call
 
+    def release(self) -> None:
+        """Forget all storages, so that those that nobody else keeps are free."""
+        self.storages.clear()
+        self.constants.clear()
+        self.operands = ()
+
 
 class Recordings:
     """The recordings in progress on one device, one for each thread at most."""

@@ -41,22 +41,22 @@ class Replay:
         self._returned = {i: places[id(x)] for i, x in enumerate(results) if id(x) in places}  # arguments, by result
         # The first argument with each operand storage, by index.
         self._operands = [next(i for i, x in enumerate(arrays) if x._storage is s) for s in recording.operands]
-        returned = {numbers[x._storage] for x in results}
-        self._fixed: dict[int, AnyStorage] = {}  # by number
-        self._made: dict[int, int] = {}  # the bytes of new storages that are returned, by number
-        for storage, number in list(numbers.items())[len(self._operands) :]:
-            if storage in recording.constants:
-                self._fixed[number] = storage
-            elif number in returned:
-                self._made[number] = storage.nbytes
-            else:  # the recorded one may be kept by someone, or was freed
-                self._fixed[number] = allocate.new(device, storage.nbytes)[0]
-        self._used = [storage for storage in self._fixed.values() if storage in recording.constants]
-        self._own = [storage for storage in self._fixed.values() if storage not in recording.constants]
-        self._buffers = {storage.buffer for storage in self._used}
         self._numbers = [numbers[x._storage] for x in results]
+        self._fixed: dict[int, AnyStorage] = {numbers[x]: x for x in recording.constants}  # by number
+        self._used = [*self._fixed.values()]
+        self._buffers = {storage.buffer for storage in self._used}
+        sizes = {number: x.nbytes for x, number in numbers.items() if number >= len(self._operands)}
+        # The bytes of new storages that are returned, by number.
+        self._made = {number: sizes[number] for number in {*self._numbers} if number in sizes.keys() - self._fixed}
+        # Recorded ones that nobody else keeps go back to the pool, which has them for these: results would rotate
+        # through all that are idle.
+        recording.release()
+        own = {number: nbytes for number, nbytes in sizes.items() if number not in {*self._fixed, *self._made}}
+        made = {number: allocate.new(device, nbytes)[0] for number, nbytes in own.items()}
+        self._own = [*made.values()]
+        self._fixed |= made
         self._steps: list[tuple[RecordedDispatch, Queued | None]] = [(step, None) for step in recording.steps]
-        launches.reserve(sum(not self._fixed.keys() >= {*step.numbers} for step in recording.steps))
+        launches.reserve(sum(not self._fixed.keys() >= {*step.numbers} for step in recording.steps), self)
 
     def run(self, arrays: Sequence[AnyView]) -> tuple[AnyView, ...] | None:
         """Queue the dispatches and return the results, or None if the function must be called instead."""
