@@ -127,9 +127,21 @@ def test_published_rates_are_valid_and_found_by_the_names_of_adapters():
         assert found == Rates.of(dataclasses.asdict(found))
         assert 100 < found.gflops / found.workgroups < 900  # 64 lanes at 0.8 GHz to 128 at 3.5
         assert 5 < found.gflops / found.gbytes < 120
-    for driver in ("AMD Radeon RX 7800 XT (RADV NAVI32)", "amd radeon rx 7800 xt", "Intel(R) Arc(TM) B580 Graphics"):
+    for driver in (
+        "Tesla T4",
+        "NVIDIA Tesla T4",
+        "GeForce RTX 2080",
+        "AMD Radeon RX 7800 XT (RADV NAVI32)",
+        "amd radeon rx 7800 xt",
+        "Intel(R) Arc(TM) B580 Graphics",
+    ):
         assert published.published(driver), driver
     assert not published.published("NVIDIA GeForce RTX 4090 Laptop GPU")  # another chip
+
+
+def test_drivers_may_leave_the_vendor_out():
+    assert tables.shipped_for(device("Tesla T4"))[1] == tables.shipped_for(device("NVIDIA L4"))[1] == "vendor"
+    assert tables.shipped_for(device("AMD Radeon RX 7600"))[1] == "other"
 
 
 def test_what_a_probe_can_add(folder):

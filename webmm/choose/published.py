@@ -25,9 +25,9 @@ PUBLISHED: dict[str, tuple[int, float, float]] = {
     "nvidia l4": (58, 30.3, 300.0),
     "nvidia a40": (84, 37.4, 696.0),
     "nvidia a10": (72, 31.2, 600.0),
-    "tesla t4": (40, 8.1, 320.0),
-    "tesla v100-sxm2-16gb": (80, 15.7, 900.0),
-    "tesla v100-sxm2-32gb": (80, 15.7, 900.0),
+    "nvidia tesla t4": (40, 8.1, 320.0),
+    "nvidia tesla v100-sxm2-16gb": (80, 15.7, 900.0),
+    "nvidia tesla v100-sxm2-32gb": (80, 15.7, 900.0),
     "nvidia rtx 6000 ada generation": (142, 91.1, 960.0),
     "nvidia rtx a6000": (84, 38.7, 768.0),
     # NVIDIA, GeForce RTX 50 series: product pages, Blackwell white paper
@@ -93,15 +93,22 @@ PUBLISHED: dict[str, tuple[int, float, float]] = {
     "apple m2 pro": (19, 6.8, 200.0),
     "apple m2 max": (38, 13.6, 400.0),
 }
+UNNAMED = ("geforce", "quadro", "tesla", "titan")  # first words of NVIDIA's
 # Nobody publishes these: the cache's rate for each multiprocessor, as of a GeForce RTX 4060, and the µs of a dispatch.
 CACHE_GBYTES, LAUNCH_US = 62.5, 5.0
+
+
+def vendor_first(adapter: str) -> list[str]:
+    """Return the words of an adapter's name, its vendor first: drivers leave NVIDIA out for some, browsers never do."""
+    words = adapter.lower().split()
+    return ["nvidia", *words] if words and words[0] in UNNAMED else words
 
 
 def published(adapter: str) -> Rates | None:
     """Return the rates of the GPU with an adapter's name, or None if it is not in the table."""
     first, *others = adapter.lower().split("(")
     words = [first, *[other.split(")")[-1] for other in others]]
-    found = PUBLISHED.get(" ".join(" ".join(words).split()))
+    found = PUBLISHED.get(" ".join(vendor_first(" ".join(words))))
     if found is None:
         return None
     multiprocessors, tflops, gbytes = found

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from webmm.choose.model import Family, Machine, Model
+from webmm.choose.published import vendor_first
 from webmm.engine.device import Device
 from webmm.engine.rates import Rates
 from webmm.lazy import Lazy
@@ -36,7 +37,7 @@ def shipped_for(device: Device) -> tuple[Model | None, str]:
 
     Models for the device's engine come first.
     """
-    words = device.info.name.lower().replace("-", " ").split()
+    words = vendor_first(device.info.name.replace("-", " "))
     engine = device.engine.name
     models = shipped()
     names = sorted(models, key=lambda name: engine_of_model(name) != engine)
