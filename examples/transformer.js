@@ -10,29 +10,32 @@ const MATRICES = ["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"]; // of
 const STORED = { F32: ["float32", Float32Array], F16: ["float16", Uint16Array] }; // types in a safetensors file
 const COPY = new Epilogue("x");
 
-/** Return random weights with GPT-2's names and shapes. */
+/** Return the shapes of all weights, by GPT-2's names. */
+function shapes({ width, layers, vocabulary, context }) {
+  const found = { "wte.weight": [vocabulary, width], "wpe.weight": [context, width] };
+  const outputs = [3 * width, width, 4 * width, width];
+  for (let i = 0; i < layers; i++) {
+    for (const [at, name] of MATRICES.entries()) {
+      found[`h.${i}.${name}.weight`] = [name === "mlp.c_proj" ? 4 * width : width, outputs[at]];
+      found[`h.${i}.${name}.bias`] = [outputs[at]];
+    }
+  }
+  for (const norm of ["ln_f", ...Array.from({ length: 2 * layers }, (_, i) => `h.${i >> 1}.ln_${1 + (i % 2)}`)])
+    for (const part of ["weight", "bias"]) found[`${norm}.${part}`] = [width];
+  return found;
+}
+
+/** Return random weights with GPT-2's names and shapes; those of norms are near 1. */
 export function randomWeights({ width = 64, layers = 2, vocabulary = 97, context = 64, seed = 1 } = {}) {
   let state = seed;
   const uniform = () => (state = (Math.imul(state, 1664525) + 1013904223) >>> 0) / 2 ** 32;
   const normal = () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform());
   const weights = {};
-  const draw = (name, shape, mean = 0) => {
+  for (const [name, shape] of Object.entries(shapes({ width, layers, vocabulary, context }))) {
+    const mean = /ln_.*weight$/.test(name) ? 1 : 0;
     const size = shape.reduce((product, length) => product * length);
     const data = Float32Array.from({ length: size }, () => mean + normal() / Math.sqrt(width));
     weights[name] = HostArray.from(data, { shape });
-  };
-  draw("wte.weight", [vocabulary, width]);
-  draw("wpe.weight", [context, width]);
-  const outputs = [3 * width, width, 4 * width, width];
-  for (let i = 0; i < layers; i++) {
-    for (const [at, name] of MATRICES.entries()) {
-      draw(`h.${i}.${name}.weight`, [name === "mlp.c_proj" ? 4 * width : width, outputs[at]]);
-      draw(`h.${i}.${name}.bias`, [outputs[at]]);
-    }
-  }
-  for (const norm of ["ln_f", ...Array.from({ length: 2 * layers }, (_, i) => `h.${i >> 1}.ln_${1 + (i % 2)}`)]) {
-    draw(`${norm}.weight`, [width], 1);
-    draw(`${norm}.bias`, [width]);
   }
   return weights;
 }
@@ -54,9 +57,13 @@ export async function load(file) {
   } catch (error) {
     throw new ProblemError(`cannot read ${file.name ?? "the file"}: ${error.message}`);
   }
-  const missing = ["wte.weight", "h.0.attn.c_attn.weight"].find((name) => !weights[name]);
-  if (missing) throw new ProblemError(`the file has no ${missing}: it takes one with GPT-2's names`);
-  return weights;
+  const [vocabulary = 0, width = 0] = weights["wte.weight"]?.shape ?? [];
+  const layers = Math.max(1, Object.keys(weights).filter((name) => name.endsWith("attn.c_attn.weight")).length);
+  const expected = shapes({ width, layers, vocabulary, context: weights["wpe.weight"]?.shape[0] ?? 0 });
+  for (const [name, shape] of Object.entries(expected))
+    if (!weights[name]?.size || String(weights[name].shape) !== String(shape))
+      throw new ProblemError(`${name} must be floats of shape [${shape}], with GPT-2's names and shapes`);
+  return Object.fromEntries(Object.keys(expected).map((name) => [name, weights[name]]));
 }
 
 /** The model on a device. */
@@ -124,6 +131,8 @@ export class Transformer {
   /** Return the `count` tokens that are most likely to follow each prompt, one after another; `each` is told every one. */
   async generate(prompts, count, each = () => {}) {
     if (!(count >= 1)) throw new ProblemError(`the number of tokens to generate must be at least 1, not ${count}`);
+    if (!prompts[0]?.length || prompts.some((row) => row.length !== prompts[0].length))
+      throw new ProblemError("prompts must be lists of equal length, of at least one token");
     const cache = await this.cache(prompts.length, prompts[0].length + count);
     const found = prompts.map(() => []);
     try {

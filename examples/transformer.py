@@ -22,21 +22,26 @@ FORMATS = ("float32", "float16", "8bit", "4bit")
 MATRICES = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")  # of a layer
 
 
-def random_weights(width: int = 64, layers: int = 2, vocabulary: int = 97, context: int = 64, seed: int = 0) -> Weights:
-    """Return weights with GPT-2's names and shapes."""
-    rng = np.random.default_rng(seed)
-
-    def normal(*shape: int) -> NDArray[np.float32]:
-        return (rng.standard_normal(shape) / np.sqrt(width)).astype(np.float32)
-
-    weights: Weights = {"wte.weight": normal(vocabulary, width), "wpe.weight": normal(context, width)}
+def shapes(width: int, layers: int, vocabulary: int, context: int) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of all weights, by GPT-2's names."""
+    found: dict[str, tuple[int, ...]] = {"wte.weight": (vocabulary, width), "wpe.weight": (context, width)}
     outputs = dict(zip(MATRICES, (3 * width, width, 4 * width, width), strict=True))
     for layer in (f"h.{i}." for i in range(layers)):
         for name, n in outputs.items():
-            weights[f"{layer}{name}.weight"] = normal(4 * width if name == "mlp.c_proj" else width, n)
-            weights[f"{layer}{name}.bias"] = normal(n)
+            k = 4 * width if name == "mlp.c_proj" else width
+            found |= {f"{layer}{name}.weight": (k, n), f"{layer}{name}.bias": (n,)}
     for norm in ("ln_f", *(f"h.{i}.ln_{j}" for i in range(layers) for j in (1, 2))):
-        weights |= {f"{norm}.weight": 1 + normal(width), f"{norm}.bias": normal(width)}
+        found |= {f"{norm}.weight": (width,), f"{norm}.bias": (width,)}
+    return found
+
+
+def random_weights(width: int = 64, layers: int = 2, vocabulary: int = 97, context: int = 64, seed: int = 0) -> Weights:
+    """Return weights with GPT-2's names and shapes; those of norms are near 1."""
+    rng = np.random.default_rng(seed)
+    weights: Weights = {}
+    for name, shape in shapes(width, layers, vocabulary, context).items():
+        mean = int("ln_" in name and name.endswith("weight"))
+        weights[name] = mean + (rng.standard_normal(shape) / np.sqrt(width)).astype(np.float32)
     return weights
 
 
@@ -50,11 +55,17 @@ def load(path: str) -> Weights:
 
     try:
         found = {name.removeprefix("transformer."): x for name, x in load_file(path).items()}
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, AttributeError, KeyError) as error:  # the last two of types that NumPy lacks
         raise webmm.ProblemError(f"cannot read {path}: {error}") from error
-    if missing := [name for name in ("wte.weight", "h.0.attn.c_attn.weight") if name not in found]:
-        raise webmm.ProblemError(f"{path} has no {missing[0]}: it takes a file with GPT-2's names")
-    return {name: x for name, x in found.items() if not name.endswith((".attn.bias", ".attn.masked_bias"))}
+    vocabulary, width = (*np.shape(found.get("wte.weight", ())), 0, 0)[:2]
+    context = len(found.get("wpe.weight", ()))
+    layers = max(1, sum(name.endswith("attn.c_attn.weight") for name in found))
+    expected = shapes(width, layers, vocabulary, context)
+    for name, shape in expected.items():
+        x = found.get(name, np.empty(0, bool))
+        if x.shape != shape or x.dtype.kind != "f" or not x.size:
+            raise webmm.ProblemError(f"{path}: {name} must be floats of shape {shape}, with GPT-2's names and shapes")
+    return {name: found[name] for name in expected}
 
 
 class Transformer:
@@ -142,6 +153,8 @@ def generate(model: Transformer, prompt: ArrayLike, count: int) -> NDArray[np.in
     start = np.asarray(prompt)
     if count < 1:
         raise webmm.ProblemError(f"the number of tokens to generate must be at least 1, not {count}")
+    if start.ndim != 2 or not start.size or start.dtype.kind not in "iu" or start.min() < 0:
+        raise webmm.ProblemError("prompts must be whole numbers from 0 on, (batch, tokens), at least one token each")
     with model.cache(len(start), start.shape[1] + count) as cache:
         found = [model(start, cache, last=True).argmax(-1)]
         at = model.device.array(np.full(len(start), start.shape[1], np.int32))

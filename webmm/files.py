@@ -188,6 +188,8 @@ def load_array(path: Path, dtypes: tuple[DType, ...] = ()) -> NDArray[Any]:
             raise
         except Exception as error:  # NumPy evaluates headers as Python literals, which may raise anything
             why = str(error).partition("\n")[0]
+            if "allow_pickle" in why:  # which NumPy advises to set
+                why = "it holds Python objects" if why.startswith("Object arrays") else "it begins with other bytes"
             raise ProblemError(f"{path} is not a .npy file of numbers: {why}") from error
     if not isinstance(data, np.ndarray):
         raise ProblemError(f"{path} is an archive of arrays; save one matrix with numpy.save")
@@ -199,7 +201,8 @@ def load_array(path: Path, dtypes: tuple[DType, ...] = ()) -> NDArray[Any]:
 def _check_dtype(path: Path, data: NDArray[Any], dtypes: tuple[DType, ...]) -> None:
     if data.dtype not in [dtype.numpy for dtype in dtypes]:
         names = " or ".join(dtype.name for dtype in dtypes)
-        raise ProblemError(f"{path} holds {data.dtype.str}; cast to {names}, e.g. {cast(dtypes[0])}")
+        found = f"{'' if data.dtype.isnative else 'big-endian '}{data.dtype.name}"
+        raise ProblemError(f"{path} holds {found}; cast to {names}, e.g. {cast(dtypes[0])}")
 
 
 def cast(dtype: DType) -> str:

@@ -100,6 +100,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "--op reduce --sizes 8x8@2": "with an axis",
         "--op reduce --sizes 1000000000x1000000000": "elements of one buffer",
         "--op quantized --sizes 1000000": "one buffer",
+        "--op quantized --dtype float16 --sizes 8": "a is float16; quantised operands must be uint8 or int8",
         "--sizes 0": "at least 1",
         "--sizes -5": "at least 1",
         "--sizes ²": "at least 1",

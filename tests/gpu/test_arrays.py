@@ -73,6 +73,15 @@ def test_a_launch_does_not_keep_its_arrays_alive(device):
     assert all(buffer() is None for buffer in buffers), "something still holds a freed buffer"
 
 
+def test_the_place_of_elements_cannot_be_set(device):
+    """NumPy's shape could: strides would stay."""
+    x = device.array(np.ones((3, 4), np.float32))
+    for name, value in {"shape": (2, 6), "strides": (1, 1), "offset": 1}.items():
+        with pytest.raises(AttributeError, match=name):
+            setattr(x, name, value)
+    assert x.sum(1).shape == (3,)
+
+
 def test_attributes_of_an_array(device):
     with device.array([[1.0, 2.0, 3.0]], "f16") as array:
         assert isinstance(array, Array)

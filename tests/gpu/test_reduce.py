@@ -94,6 +94,27 @@ def test_a_row_larger_than_a_binding_is_reduced_in_pieces(op):
                 np.testing.assert_allclose(got, want, 0 if dtype == "int32" else 1e-4)
 
 
+@pytest.mark.parametrize(
+    ("op", "expected"),
+    [
+        *(
+            ("sum", np.int32([1, 3])),
+            ("max", np.int32([1, 1])),
+            ("argmax", np.int32([2, 0])),
+            ("any", np.int32([1, 1])),
+        ),
+        *(("mean", np.float32([1 / 3, 1])), ("var", np.float32([2 / 9, 0]))),
+    ],
+)
+def test_booleans_count(device, op, expected):
+    """As int32, or as float32 for operations of floats."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for truth in (device.array(x) > 1, x > 1):
+        got = np.asarray(webmm.reduce(truth, op, 1))
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
+        assert got.dtype == (bool if op == "any" else expected.dtype)
+
+
 def test_several_and_no_axes(device):
     x = np.random.default_rng(1).standard_normal((2, 3, 4, 5)).astype(np.float32)
     for axis in ((0, 1), (1, 2), (-1, -2), (0, 2), (3, 0, 1), (0, 1, 2, 3), ()):

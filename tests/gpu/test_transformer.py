@@ -94,9 +94,21 @@ def test_tokens_are_chosen_on_the_device(weights, device):
         ("--heads 5", "5 heads do not divide a width of 64"),
         ("--weights missing.safetensors", "cannot read missing.safetensors"),
         (f"--weights {__file__}", "cannot read"),
+        (
+            "--weights without",
+            "without: h.1.mlp.c_fc.weight must be floats of shape (64, 256), with GPT-2's names and shapes",
+        ),
+        ("--weights integers", "integers: wte.weight must be floats of shape (97, 64)"),
+        ("--prompt -1", "prompts must be whole numbers from 0 on, (batch, tokens), at least one token each"),
     ],
 )
-def test_bad_input_is_one_line(monkeypatch, capsys, options, words):
+def test_bad_input_is_one_line(monkeypatch, capsys, tmp_path, options, words):
+    from safetensors.numpy import save_file
+
+    monkeypatch.chdir(tmp_path)
+    weights = loaded().random_weights()
+    save_file({name: x for name, x in weights.items() if name != "h.1.mlp.c_fc.weight"}, "without")
+    save_file({name: x.astype(np.int32) for name, x in weights.items()}, "integers")
     monkeypatch.setattr(sys, "argv", ["transformer.py", *options.split()])
     with pytest.raises(SystemExit) as exit:
         loaded().main()

@@ -195,6 +195,10 @@ def test_products_of_empty_operands(device):
             lambda d: webmm.qmatmul_weights(np.ones((2, 4), np.int8), webmm.quantize_blocks(np.ones((4, 4))), device=d),
             "dtype int8 is not supported by float matrix products",
         ),
+        (
+            lambda d: webmm.qmatmul_weights(np.ones((2, 4), np.float32), np.ones((4, 4), np.float32), device=d),
+            r"weights must be quantised, by webmm\.quantize_blocks\(w\), not ndarray",
+        ),
     ],
 )
 def test_invalid_arguments_are_refused(device, call, words):

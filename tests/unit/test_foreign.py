@@ -144,7 +144,7 @@ def test_files_name_lengths(tmp_path):
     assert other.signature == Signature(("a", "b"), "b", ("a0", "a1", "b0"))
     assert (other.problem.sizes, other.problem.flops) == ((3, 1, 1, 1), 18)
     np.save(tmp_path / "i.npy", np.arange(3))
-    with pytest.raises(ProblemError, match="holds <i8; cast to float32"):
+    with pytest.raises(ProblemError, match="holds int64; cast to float32"):
         OfFiles([tmp_path / "i.npy"], tmp_path / "y.npy")
 
 

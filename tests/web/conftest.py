@@ -130,6 +130,7 @@ class Kept:
             return
         if self.page.url.startswith(url):
             self.page.evaluate("localStorage.clear(); sessionStorage.clear()")
+        self.page.emulate_media(color_scheme="null", reduced_motion="null", forced_colors="null", media="null")
         self.page.context.clear_permissions()
         self.page.context.clear_cookies()
         self.page.unroute_all(behavior="ignoreErrors")

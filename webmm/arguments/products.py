@@ -141,7 +141,8 @@ def check_stored_once(name: str, out: Shaped) -> None:
 def check_bias(bias: Shaped, product: Shape, dtype: DType) -> None:
     """Raise ProblemError unless `bias` fits a product of that shape, `matrix_shape()`, of operands of `dtype`."""
     if (given := element_of(bias)) not in (dtype, F32):
-        raise ProblemError(f"bias is {given.name}; it must be {dtype.name}, as the operands are, or float32")
+        more = "" if dtype == F32 else ", or float32"
+        raise ProblemError(f"bias is {given.name}; it must be {dtype.name}, as the operands are{more}")
     rows, columns = product[-2:]
     if bias.shape not in ((columns,), (rows, 1)):
         raise ProblemError(f"bias has shape {bias.shape}; it must be ({columns},), or ({rows}, 1) for one per row")

@@ -18,7 +18,8 @@ Devices = Literal["all"] | Sequence[Device]
 def chosen(devices: Devices) -> list[Device]:
     """Return the devices to use, without CPU adapters if there are others; raises ProblemError if there are none."""
     found = all_devices() if isinstance(devices, str) and devices == "all" else devices
-    if isinstance(found, str) or not found or not all(isinstance(device, Device) for device in found):
+    listed = isinstance(found, Sequence) and not isinstance(found, str)
+    if not listed or not found or not all(isinstance(device, Device) for device in found):
         raise ProblemError(f'devices must be "all" or a list of Devices, not {devices!r}')
     distinct = list(dict.fromkeys(found))
     return [device for device in distinct if device.info.kind != "cpu"] or distinct

@@ -81,8 +81,12 @@ def write(y: Array, x: Operandish) -> None:
             source = source if source.element == y.element else astype(source, y.dtype)
             source = concatenate([source[None]])[0] if overlap(source, y) else source
         else:
-            with np.errstate(all="ignore"):
-                source = temporary.array(imported(x, wide=True).astype(y.dtype))
+            try:
+                with np.errstate(all="ignore"):
+                    host = imported(x, wide=True).astype(y.dtype)
+            except (TypeError, ValueError) as error:
+                raise ProblemError(f"{x!r:.60} cannot be stored as {y.element.name}: {error}") from error
+            source = temporary.array(host)
         back = tuple(slice(None, None, -1 if stride < 0 else None) for stride in y.strides)
         _copy(_spread(source, y.shape)[back], y[back])
 

@@ -14,7 +14,7 @@ from webmm.calls.axes import as_ikj
 from webmm.calls.devices import Devices
 from webmm.calls.executor import Data, Labelled
 from webmm.calls.expression import copied
-from webmm.calls.operands import Operandish, Temporaries, opened, returned
+from webmm.calls.operands import Operandish, Temporaries, number, opened, returned
 from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
 from webmm.dtypes import DType
@@ -86,6 +86,7 @@ def _normalise(
     device: Device | str | None,
     devices: Devices | None,
 ) -> Any:
+    epsilon = number("eps", epsilon)
     with opened(function, device, *(v for v in (x, weight, bias) if v is not None), devices=devices) as temporary:
         source = temporary.data(x)
         (axis,) = axes_of(source, (axis,))

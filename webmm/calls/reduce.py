@@ -17,10 +17,11 @@ from webmm.calls.axes import each_as_ikj
 from webmm.calls.devices import Devices
 from webmm.calls.doubles import add_up
 from webmm.calls.executor import Data, Labelled
+from webmm.calls.expression import astype
 from webmm.calls.operands import Operandish, Temporaries, flag, opened, returned
 from webmm.calls.pieces import in_pieces, most_at_once
 from webmm.calls.planned import planned
-from webmm.dtypes import F32, I32, DType, dtype_of
+from webmm.dtypes import BOOL, F32, I32, DType, dtype_of
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.problems.declared import declaration_of, declared, kinds_of, of_none
@@ -48,12 +49,12 @@ def reduce(
     count_nonzero; or a `webmm.Reduction` of your own. The last two kinds take no float64. A `webmm.Reduction` whose
     `map` has y takes a second array, `y`, which broadcasts to the shape of `x`: both of floats, or both of int32.
     `axis` is an axis, a tuple of
-    axes, or None for all. `x` has any number of axes; its dtype is one of `webmm.dtypes.MATRIX_DTYPES`, int32 or
-    float64. Sums and products of these floats are computed in float32; the
-    rounding error of a sum grows with the logarithm of the number of elements, that of a product with the number. Sums
-    and products of int32 are int32 and wrap around, as in NumPy with dtype="int32"; mean and logsumexp take floats
-    only. float64 is reduced in float64, by prod and logsumexp on devices with the feature shader-f64, by the others on
-    any device (docs/float64.md).
+    axes, or None for all. `x` has any number of axes; its dtype is one of `webmm.dtypes.MATRIX_DTYPES`, int32,
+    float64 or bool, of which True is the int32 1, or 1.0 for operations of floats only. Sums and products of these
+    floats are computed in float32; the rounding error of a sum grows with the logarithm of the number of elements, that
+    of a product with the number. Sums and products of int32 are int32 and wrap around, as in NumPy with dtype="int32";
+    mean and logsumexp take floats only. float64 is reduced in float64, by prod and logsumexp on devices with the
+    feature shader-f64, by the others on any device (docs/float64.md).
     The result has the dtype `out_dtype`, by default that of `x`, or float32 if `y` is of other floats; positions are
     int32. NaN propagates as in NumPy;
     argmax and argmin return the first of equal elements, and the first NaN if there is one. Over no elements, a sum is
@@ -75,6 +76,7 @@ def reduce(
     given = [x] if y is None else [x, y]
     with opened("reduce", device, *given, devices=devices) as temporary:
         sources, device = _together(temporary, given), temporary.device
+        sources = [_numbers(each, operation) for each in sources]
         source = sources[0]
         axes, dtype = axes_of(source, axis), element_of(source)
         others = [element_of(each) for each in sources[1:]]
@@ -105,6 +107,14 @@ def reduce(
 def along(x: Operandish, operation: str, axis: int, device: Device) -> Any:
     """Return the reduction of a matrix along an axis, which stays."""
     return reduce(x, operation, axis, keepdims=True, device=device)
+
+
+def _numbers(x: Data, operation: Operation) -> Data:
+    """Return booleans as int32, or as float32 if the operation takes floats only; other arrays as they are."""
+    if element_of(x) != BOOL:
+        return x
+    dtype = "int32" if operation.integers and not operation.refused[1] else "float32"
+    return astype(x, dtype) if isinstance(x, Array) else x.astype(dtype)
 
 
 def _together(temporary: Temporaries, given: Sequence[Operandish]) -> list[Data]:

@@ -19,6 +19,7 @@ from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
 from webmm.dtypes import dtype_of
 from webmm.engine.device import Array, Device
+from webmm.errors import ProblemError
 from webmm.problems.base import check_floats
 from webmm.problems.weights import BlockWeights
 from webmm.wgsl.epilogues import Applied
@@ -55,6 +56,8 @@ def qmatmul_weights(
 
     Example: ``webmm.qmatmul_weights(x, webmm.quantize_blocks(w).to(device))``
     """
+    if not isinstance(weights, BlockWeights):
+        raise ProblemError(f"weights must be quantised, by webmm.quantize_blocks(w), not {type(weights).__name__}")
     if devices is None and device is None and not isinstance(x, Array):
         device = weights.device
     operands = operands_of(activation)

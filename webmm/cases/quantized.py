@@ -22,6 +22,7 @@ from webmm.cases.steps.products import IntegerSubject
 from webmm.choose.quantized import CPU
 from webmm.dtypes import BYTES, F32, I8, I32, U8, DType, dtype_of
 from webmm.engine.device import Device
+from webmm.errors import ProblemError
 from webmm.kernels.quantized.base import PACKED, WIDE, QuantizedKernel
 from webmm.kernels.quantized.matrix_unit import MatrixUnit
 from webmm.kernels.quantized.packed import Packed
@@ -97,6 +98,9 @@ class Integers(Case[Quantized]):
 
 def scheme_of(n: int, k: int, a: DType, b: DType, out: DType) -> Scheme:
     """Return a typical scheme of a layer: zero points for unsigned dtypes, and a scale for each column of B."""
+    for name, dtype in {"a": a, "b": b}.items():
+        if dtype not in BYTES:
+            raise ProblemError(f"{name} is {dtype.name}; quantised operands must be uint8 or int8: webmm.quantize(x)")
     spread = 74.0  # standard deviation of uniformly distributed 8-bit integers
     scale_c = float(np.float32(spread * k**0.5)) if out in BYTES else None
     scales = np.linspace(0.5, 1.5, n, dtype=np.float32) if n > 1 else np.ones((), np.float32)

@@ -139,7 +139,7 @@ def op_of_files(name: str, axis: int = 1, arguments: Arguments | None = None) ->
     if name in SEVERAL:
         return SEVERAL[name](name, 1, arguments or {})
     rows = [row for row in OPS.values() if isinstance(row, StreamingOp)]
-    owner = next((row.name for row in rows if name not in OPS and name in row.variants), "")
+    owner = next((row.name for row in rows if name not in OPS and row.knows(name)), "")
     op = op_of(f"{owner}:{name}" if owner else name)
     if not isinstance(op, StreamingOp):
         choices = ", ".join([*SEVERAL, *(row.name for row in rows)])

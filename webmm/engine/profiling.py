@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from webmm.engine import timing
 from webmm.engine.device import Device, default_device
 from webmm.engine.launch import Launch
-from webmm.errors import ConfigError
+from webmm.errors import ConfigError, ProblemError
 from webmm.files import write_atomically
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
@@ -218,9 +218,12 @@ def _rate(events: list[Event], seconds: float) -> str:
 def profile(device: Device | None = None) -> Iterator[Profile]:
     """Profile `device`, by default the default device, during the body of the `with`.
 
-    Raises ConfigError if the device is already being profiled, other than by the setting `profile`.
+    Raises ProblemError for anything but a device, ConfigError if it is already being profiled, other than by the
+    setting `profile`.
     """
-    device = device or default_device()
+    device = default_device() if device is None else device
+    if not isinstance(device, Device):
+        raise ProblemError(f"profile() takes a webmm.Device, not {type(device).__name__}")
     outer = check(device)
     device.synchronize()
     device.profile = found = Profile(device, outer)

@@ -42,10 +42,25 @@ class View(Generic[Owner_co]):
         offset: int = 0,
     ) -> None:
         self._storage = storage
-        self.shape = shape
+        self._shape = shape
         self.element = element  # webmm's dtype of the elements
-        self.strides = dense_strides(shape) if strides is None else strides
-        self.offset = offset
+        self._strides = dense_strides(shape) if strides is None else strides
+        self._offset = offset
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths of the axes; they cannot be set: `reshape()` returns another view."""
+        return self._shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The distances of neighbours along each axis, in elements."""
+        return self._strides
+
+    @property
+    def offset(self) -> int:
+        """The place of the first element in the storage, in elements."""
+        return self._offset
 
     @property
     def device(self) -> Owner_co:

@@ -98,7 +98,8 @@ def pack(params: Any, real: str = "f32") -> bytes:
         try:
             struct.pack_into(f"<{member.count}{_FORMAT[member.scalar]}", data, member.offset, *values)
         except (struct.error, OverflowError) as error:
-            raise ProblemError(f"{member.name} = {value} does not fit {member.type}; use a smaller problem") from error
+            advice = "pass a number within its range" if member.scalar == "f32" else "use a smaller problem"
+            raise ProblemError(f"{member.name} = {value} does not fit {member.type}; {advice}") from error
     return bytes(data)
 
 
