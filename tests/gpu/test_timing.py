@@ -85,3 +85,8 @@ def test_roofline(device):
     assert ceilings.gbytes > 0.1
     assert ceilings.attainable(1e9, 1) == ceilings.gflops
     assert ceilings.attainable(1, 1e9) == pytest.approx(ceilings.gbytes * 1e-9)
+
+
+def test_a_copy_that_takes_no_longer_than_a_dispatch_has_a_bounded_rate():
+    assert roofline.cache_rate(14.5, 4.5, 3_000.0) == pytest.approx(8 * 2**20 / 10 / 1e3)
+    assert roofline.cache_rate(4.0, 4.5, 3_000.0) == 32 * 3_000.0

@@ -31,6 +31,7 @@ BINDINGS = (
 COPY_WORKGROUP = 256
 CACHED = 2**20  # float32 elements of a copy that stays within a cache
 MAX_AT_ONCE = 2**11  # workgroups
+MOST_CACHED = 32  # times the memory's rate, at most: a copy may take no longer than a dispatch seems to
 FEW = 64  # workgroups that show how long a dispatch takes
 SLOWED = 1.4  # times the duration of a single workgroup: beyond it, workgroups no longer all run at once
 UNIT_WORKGROUPS = 4096
@@ -80,8 +81,8 @@ def probe(device: Device, ceiling: Roofline | None = None) -> Rates:
     """Measure the rates that the cost model uses, in about a second, or half a second if `ceiling` is given."""
     ceiling = ceiling or measure(device)
     launch = _copy_us(device, 4)
-    cached = max(_copy_us(device, CACHED) - launch, 1e-3)
-    rates = ceiling.gflops, ceiling.gbytes, 8 * CACHED / cached / 1e3, launch, workgroups_at_once(device)
+    cached = cache_rate(_copy_us(device, CACHED), launch, ceiling.gbytes)
+    rates = ceiling.gflops, ceiling.gbytes, cached, launch, workgroups_at_once(device)
     return Rates(*rates, fragment_rates(device))
 
 
@@ -113,7 +114,12 @@ def probe_briefly(device: Device, go_on: Callable[[], bool]) -> Rates | None:
     if len(found) < len(parts):
         return None
     *gflops, workgroups, gbytes, cached, launch = found
-    return Rates(max(gflops), gbytes, 8 * CACHED / max(cached - launch, 1e-3) / 1e3, launch, int(workgroups))
+    return Rates(max(gflops), gbytes, cache_rate(cached, launch, gbytes), launch, int(workgroups))
+
+
+def cache_rate(copied_us: float, launch_us: float, gbytes: float) -> float:
+    """Return the GB/s of a copy within a cache, from its time and that of a dispatch, which may hide most of it."""
+    return min(8 * CACHED / max(copied_us - launch_us, 1e-3) / 1e3, MOST_CACHED * gbytes)
 
 
 def _brief_rate(device: Device, variant: FmaVariant) -> float:
