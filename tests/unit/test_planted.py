@@ -214,3 +214,17 @@ def test_fewer_caught_than_before_is_told(mutations, tmp_path, capsys):
     assert mutations.compare(before, after)
     assert "caught → survived: a.py: + 1" in capsys.readouterr().out
     assert not mutations.compare(after, before)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_error_of_an_attempt_ends_all(mutations, tmp_path, monkeypatch, jobs):
+    """Others do not wait for its copy."""
+
+    def failing(copy, mutation, hint):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(mutations.Copy, "__init__", lambda copy, *args: None)
+    monkeypatch.setattr(mutations.Copy, "attempt", failing)
+    drawn = [mutations.Mutation("pool", "webmm/engine/pool.py", f"line {i}", "", "") for i in range(9)]
+    with pytest.raises(OSError, match="no space left"):
+        mutations.attempt_all(tmp_path / "out.jsonl", {"commit": "HEAD", "limit": 1}, drawn, {}, jobs)
