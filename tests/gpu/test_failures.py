@@ -135,6 +135,9 @@ def test_an_error_that_says_so_is_a_loss(monkeypatch):
     """Dawn may tell another thread, which asks at the same time."""
     with Device() as gpu:
         monkeypatch.setattr(gpu.engine, "is_lost", lambda device: False)
+        with pytest.raises(WebmmError) as quoted, gpu.guard.using("compiling"):
+            raise gpu.engine.api.GPUError("unexpected token: // [Device] is lost")
+        assert not isinstance(quoted.value, DeviceLostError)
         with pytest.raises(DeviceLostError, match="was lost while uploading"), gpu.guard.using("uploading"):
             raise gpu.engine.api.GPUError("[Device] is lost.\n - While calling WriteBuffer")
         with pytest.raises(DeviceLostError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from webmm.engine import forking
 from webmm.engine.engine import Engine
 from webmm.engine.lifetime import Uses
 from webmm.errors import DeviceLostError, MemoryLimitError, WebmmError
+
+SAYS_LOST = re.compile(r"\[Device[^\]]*\] is lost")  # at the start: a compiler's message may quote anything
 
 
 class Guard:
@@ -56,9 +59,9 @@ class Guard:
     def find_lost(self, doing: str, error: Exception) -> bool:
         """Tell whether the device is lost, and remember the reason.
 
-        The error itself may be all that says so: what an engine is asked then, another thread may get as its error.
+        The error itself may be all that says so: what Dawn is asked then, another thread may get as its error.
         """
-        if not self.lost and ("is lost" in str(error) or self.engine.is_lost(self.device)):
+        if not self.lost and (SAYS_LOST.match(str(error)) or self.engine.is_lost(self.device)):
             reason = self.engine.loss_reason(self.device) or " ".join(str(error).split())
             self.lost = (
                 f"{self.name} was lost while {doing}, and its arrays with it (the driver says: {reason}); open "

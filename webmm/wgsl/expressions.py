@@ -71,7 +71,7 @@ def power(x: Any, y: Any) -> Any:
             raise ArithmeticError(f"{x} ** {y} is not real")
         return found
     if np.asarray(x).dtype.kind == "f":
-        if np.ndim(x) and not np.ndim(y):  # a number 0.5 is sqrt for NumPy ≥ 2.4, of which -∞ is NaN, and not C's pow
+        if np.ndim(x) and not np.ndim(y):  # a number 0.5 is sqrt for NumPy 2.4, of which -∞ is NaN, and not C's pow
             y = np.full(np.shape(x), y, np.result_type(x, y))
         return np.power(x, y)
     inverse = np.where(np.equal(x, 1), 1, np.where(np.equal(x, -1), np.where(np.bitwise_and(y, 1), -1, 1), 0))
