@@ -35,6 +35,7 @@ WIDTHS = (128, 256, 512)  # bits
 BLOCK = 10**7  # seeds of a run; those of its pieces are BLOCK / 10 apart
 LIMIT = 3600  # seconds of a piece
 FOUND = re.compile(r"\b[1-9][\d,]* (?:seeds )?failed")  # what is said of failures before the end
+MOST_LANES = 40  # tiles of a stage in each width
 SOAK, PROBLEMS, STEPS, DAWN_STEPS = 600, 30_000, 75_000, 25_000  # seconds; problems; steps under wgpu and under Dawn
 
 
@@ -127,11 +128,12 @@ def tiles(seed: int, share: float) -> Iterator[Piece]:
 
 
 def lanes(seed: int, share: float) -> Iterator[Piece]:
-    """Yield the tiles of the stages that use subgroups, in subgroups of 4, 8 and 16 lanes."""
-    most = () if share == 1 else ("--most", str(max(1, round(100 * share))))
-    for width in WIDTHS:
+    """Yield tiles of the stages that use subgroups, in subgroups of 4, 8 and 16 lanes: others in each, if many."""
+    most = str(max(1, round(MOST_LANES * share)))
+    for i, width in enumerate(WIDTHS):
         for stage in some(listed("tests/gpu/lanes.py", "NAMES"), share):
-            command = ("tests/gpu/tiles.py", *stage.split(), "--subgroups", "--seed", str(seed), *most)
+            options = ("--subgroups", "--seed", str(len(WIDTHS) * seed + i), "--most", most)
+            command = ("tests/gpu/tiles.py", *stage.split(), *options)
             yield Piece("lanes", f"lanes-{width // 32}-{stage.replace(' ', '-')}", command, plain=True, width=width)
 
 

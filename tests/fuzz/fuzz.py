@@ -1,7 +1,7 @@
 """Random problems and sequences of calls, compared with float64 NumPy. A seed is a problem or a sequence.
 
-    fuzz.py 30000 --seed 0                           # 30,000 problems, a sixth of which are sequences
-    fuzz.py --steps 100000 --seed 7 --engine dawn    # sequences only, until they have made 100,000 calls
+    fuzz.py 30000 --seed 0                           # 30,000 problems
+    fuzz.py --steps 100000 --seed 7 --engine dawn    # sequences, until they have made 100,000 calls
     fuzz.py --kills 500 --seed 3                     # products in files, interrupted by 500 kills
 
 Seeds are checked in a process of their own, which is replaced when it has grown; one that dies is a failed seed.
@@ -33,7 +33,6 @@ from threads import THREADS, together
 
 from webmm import Device
 
-KINDS = [*OPS, "sequence"]  # of problems
 TELL = 10  # seconds between lines about the progress
 STUCK = 300  # seconds after which a problem is considered to hang; on a busy machine, compilation takes long
 MOST_MEMORY = 3 * 2**29  # bytes of a process that is replaced
@@ -50,14 +49,14 @@ def opened(name: str) -> Device:
 
 
 def kind_of(seed: int) -> str:
-    """Return the op of the problem with this seed, or "sequence"."""
-    return KINDS[seed // GROUP % len(KINDS)]
+    """Return the op of the problem with this seed."""
+    return [*OPS][seed // GROUP % len(OPS)]
 
 
 def check(seed: int) -> str:
     """Return a description of what is wrong with the problem of this seed; empty if its result is right."""
-    kind = kind_of(seed)
-    return check_sequence(seed) if kind == "sequence" else _check(seed, kind, OPS[kind].devices, _problem)
+    op = kind_of(seed)
+    return _check(seed, op, OPS[op].devices, _problem)
 
 
 def _problem(draw: Draw) -> str:

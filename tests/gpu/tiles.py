@@ -105,7 +105,8 @@ def run(cls, seed, first, most, subgroups=False):
         if i == last - 1 or time.monotonic() - told > TELL:
             told = time.monotonic()
             counts = ", ".join(f"{found[word]} {word}" for word in WORDS)
-            print(f"{i + 1} of {len(every)} tiles: {counts}; next: {again(cls, seed, i + 1, subgroups)}", flush=True)
+            rest = again(cls, seed, i + 1, subgroups) + f" --most {last - i - 1}" * (most is not None)
+            print(f"{i + 1} of {len(every)} tiles: {counts}; next: {rest}", flush=True)
     return found[FAILED]
 
 
