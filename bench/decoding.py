@@ -4,7 +4,8 @@
 
 All have the same random weights of GPT-2's shape, and a cache that is allocated once. A sample of prefill is the last
 logits of a prompt; one of decoding is several tokens, each chosen on the device and fed back, at lengths that are new
-to the process, as in a conversation; both by calls and by captured functions. Prompts are repeated for half a second
+to the process, as in a conversation: by calls, by calls that get their places from the device and so have the same
+sizes for all tokens, and by captured functions. Prompts are repeated for half a second
 before they are timed, since an idle GPU lowers its clock. A GPU of unknown speed is probed first, as for `webmm bench`;
 the record has its rates. Logits are compared. PyTorch is left out if there is none with a GPU, and ONNX Runtime
 (`onnx_decoder.py`) if it lacks a package or an operator; its kernels are the same for all lengths, and its tokens are
@@ -115,14 +116,23 @@ def ours(model: Transformer, prompt: list[list[int]], decoded: int, samples: int
         return logits, once, median(decode, samples, 0.0) / decoded
 
 
-def captured(model: Transformer, prompt: list[list[int]], decoded: int, samples: int) -> tuple[Any, float, float]:
-    """Return the same by captured functions, of a prompt of this length and of a token, at places on the device."""
+def placed(
+    model: Transformer, prompt: list[list[int]], decoded: int, samples: int, capture: bool
+) -> tuple[Any, float, float]:
+    """Return the same at places on the device, by calls whose sizes are the same for all tokens, or captured."""
     device, count = model.device, len(prompt[0])
     tokens, zero = device.array(np.array(prompt, np.int32)), device.array(np.zeros(1, np.int32))
     with ExitStack() as freed:
         cache = freed.enter_context(model.cache(1, count + (samples + WARM) * decoded))
-        begin = freed.enter_context(webmm.capture(lambda tokens, at: model(tokens, cache, at, last=True)))
-        step = freed.enter_context(webmm.capture(lambda token, at: (model(token, cache, at).argmax(-1), at + 1)))
+
+        def begin(tokens: Any, at: Any) -> Any:
+            return model(tokens, cache, at, last=True)
+
+        def step(token: Any, at: Any) -> Any:
+            return model(token, cache, at).argmax(-1), at + 1
+
+        if capture:
+            begin, step = (freed.enter_context(webmm.capture(each)) for each in (begin, step))
         at = zero + count
 
         def prefill() -> Any:
@@ -209,10 +219,12 @@ def main(
         row["rates"] = adapted.origin(device)
         logits, *times = ours(Transformer(weights, heads, device, form), prompt, decoded, samples)
         row |= {"prefill_ms": round(times[0], 3), "token_ms": round(times[1], 3)}
-        replayed, *times = captured(Transformer(weights, heads, device, form), prompt, decoded, samples)
-        error = difference(replayed, logits)
-        assert error < TOLERANCE.get(form, TOLERANCE["float16"]), f"captured logits differ by {error:.1e}"
-        row |= {"captured_prefill_ms": round(times[0], 3), "captured_token_ms": round(times[1], 3)}
+        for kind in ("placed", "captured"):
+            model = Transformer(weights, heads, device, form)
+            again, *times = placed(model, prompt, decoded, samples, kind == "captured")
+            error = difference(again, logits)
+            assert error < TOLERANCE.get(form, TOLERANCE["float16"]), f"{kind} logits differ by {error:.1e}"
+            row |= {f"{kind}_prefill_ms": round(times[0], 3), f"{kind}_token_ms": round(times[1], 3)}
         about = header(device.engine.version(), device.info)
     if torch and torch.cuda.is_available() and form in TOLERANCE:
         torch.backends.cuda.matmul.allow_tf32 = False

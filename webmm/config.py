@@ -170,17 +170,23 @@ def settings() -> Settings:
     return Settings(**{name: value for name, (value, _) in effective().items()})
 
 
+def setting(name: str) -> Any:
+    """Return one effective setting without reading the others; raises ConfigError if that is invalid."""
+    field = next(field for field in dataclasses.fields(Settings) if field.name == name)
+    return _effective(field, _sources((name,)))[0]
+
+
 def effective() -> dict[str, tuple[Any, str]]:
     """Return (value, name of its source) for each setting, "" for a default; raises as `settings()` does."""
-    default, found = Settings(), _sources()
-    result: dict[str, tuple[Any, str]] = {}
-    for field in dataclasses.fields(Settings):
-        source = next((source for source in found if field.name in source.values), None)
-        if source is None:
-            result[field.name] = getattr(default, field.name), ""
-        else:
-            result[field.name] = _read(field, source), _name(field.name, source)
-    return result
+    found = _sources()
+    return {field.name: _effective(field, found) for field in dataclasses.fields(Settings)}
+
+
+def _effective(field: dataclasses.Field[Any], sources: list[Source]) -> tuple[Any, str]:
+    source = next((source for source in sources if field.name in source.values), None)
+    if source is not None:
+        return _read(field, source), _name(field.name, source)
+    return (field.default if field.default_factory is dataclasses.MISSING else field.default_factory()), ""
 
 
 def ignored() -> dict[str, str]:
@@ -208,8 +214,9 @@ def _name(name: str, source: Source) -> str:
     return source.name or variable(name)
 
 
-def _sources() -> list[Source]:
-    names = [field.name for field in dataclasses.fields(Settings)]
+def _sources(names: tuple[str, ...] = ()) -> list[Source]:
+    """Return the sources of these settings, or of all, the first one that has a value before the others."""
+    names = names or tuple(field.name for field in dataclasses.fields(Settings))
     environment = {name: text for name in names if (text := os.environ.get(variable(name)))}
     try:
         here = Path.cwd()

@@ -53,6 +53,19 @@ def test_environment_over_project_over_user_over_default(here, monkeypatch):
     assert config.settings().adapter == "1"
 
 
+def test_one_setting_is_read_without_the_others(here, monkeypatch):
+    write(here / "user" / "webmm.toml", 'cache_dir = "kept"\ntune_budget = 7\n')
+    write(here / "project" / "webmm.toml", 'tune = "off"\n')
+    monkeypatch.setenv("WEBMM_PRECISION", "high")
+    every = config.settings()
+    for field in dataclasses.fields(every):
+        assert config.setting(field.name) == getattr(every, field.name)
+    monkeypatch.setenv("WEBMM_TUNE", "fast")
+    assert config.setting("cache_dir") == here / "user" / "kept"
+    with pytest.raises(ConfigError, match="WEBMM_TUNE: tune must be"):
+        config.setting("tune")
+
+
 def test_webmm_toml_takes_precedence_over_pyproject_in_a_folder(here):
     write(here / "project" / "pyproject.toml", '[tool.webmm]\nadapter = "p"\nengine = "dawn"')
     write(here / "project" / "webmm.toml", 'adapter = "w"')

@@ -17,7 +17,7 @@ from webmm.kernels.gemm.naive import Naive
 from webmm.problems.gemm import Gemm, gemm
 from webmm.problems.normalise import Normalisation
 from webmm.problems.product import Operand
-from webmm.problems.reduce import Span
+from webmm.problems.reduce import Reduction, Span
 from webmm.wgsl.render import params_bytes
 
 
@@ -164,3 +164,12 @@ def test_problems_compare_their_numbers_by_bits():
     norm = Normalisation("sum", 2, 3, 1, F32, F32, Span(3, 1, 1), epsilon=0.0)
     assert norm != dataclasses.replace(norm, epsilon=-0.0)
     assert norm == dataclasses.replace(norm)
+
+
+def test_buffers_are_described_once_and_those_of_a_base_class_apart():
+    problem = Normalisation("sum", 3, 8, 1, F32, F32, Span.dense(8, 1), function="layer_norm", weight=True)
+    extents = problem.buffers()
+    assert problem.buffers() is extents
+    assert [extent.name for extent in extents] == ["x", "y", "weight"]
+    assert [extent.name for extent in Reduction.buffers(problem)] == ["x", "y"]
+    assert problem.buffers() is extents

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from webmm.config import Tune, settings
+from webmm import config
+from webmm.config import Tune
 from webmm.dtypes import DType
 from webmm.engine import generation
 from webmm.engine.device import Device
@@ -43,7 +44,8 @@ SAME = 0.02  # the largest distance() at which sizes count as equal: 1.4 %
 
 def folder() -> Path:
     """Return the cache directory, which need not exist."""
-    return settings().cache_dir
+    folder: Path = config.setting("cache_dir")
+    return folder
 
 
 def path() -> Path:
@@ -200,7 +202,8 @@ def nearest(problem: Problem, device: Device, units: bool = False, near: float =
     problem (`units`), records without matrix units count only if they were tuned on this adapter: for float16 at 4096³,
     an H200 reaches 48 TFLOP/s without matrix units, 300 with them.
     """
-    user, known = ([r for r in records if family(r) == device.engine.name] for records in (load(), shipped()))
+    engine, wanted = device.engine.name, kind(problem)
+    user, known = [r for r in load() if kind(r) == wanted and family(r) == engine], _shipped(engine, wanted)
     adapter = _words(device.info.name)
     own = [r for r in user if fresh(r, device)]
     groups = {
@@ -218,10 +221,15 @@ def nearest(problem: Problem, device: Device, units: bool = False, near: float =
     return []
 
 
+@functools.cache
+def _shipped(engine: str, wanted: tuple[str, str, str]) -> list[Record]:
+    """Return the shipped records of an engine and of a kind of problems: most ops have none."""
+    return [record for record in shipped() if kind(record) == wanted and family(record) == engine]
+
+
 def _nearest(problem: Problem, records: Iterable[Record], most: float = NEAR) -> Record | None:
-    """Return the nearest record whose kernel exists in this version, or None if none is near."""
-    alike = (record for record in records if kind(record) == kind(problem))
-    near = [(distance(problem, record), record) for record in alike]
+    """Return the nearest of records of this kind whose kernel exists in this version, or None if none is near."""
+    near = [(distance(problem, record), record) for record in records]
     for distant, record in sorted(near, key=lambda pair: (pair[0], pair[1].median_us or math.inf)):
         if distant <= most and kernel_of(record):
             return record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from typing import TYPE_CHECKING, Any
@@ -58,7 +59,11 @@ def verdicts_key(device: Device) -> str:
 
 def text_of(kernel: Kernel[Any], problem: Problem, device: Device) -> str:
     """Return a fingerprint of the shaders that `kernel` runs for `problem`."""
-    texts = [device.shader(step, problem).wgsl for step in kernel.dispatches]
+    return _fingerprint(*(device.shader(step, problem).wgsl for step in kernel.dispatches))
+
+
+@functools.lru_cache(maxsize=1024)
+def _fingerprint(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
 
 

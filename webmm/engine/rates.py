@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from webmm.config import settings
+from webmm import config
 from webmm.engine import generation
 from webmm.engine.core import Core
 from webmm.files import note, noted
@@ -71,7 +71,7 @@ def of_fragments(rates: Rates | None, shape: MatrixShape) -> float:
 
 def path() -> Path:
     """Return the path of the file with the rates of all devices."""
-    return Path(settings().cache_dir, RATES_FILE)
+    return Path(config.setting("cache_dir"), RATES_FILE)
 
 
 def rates_key(device: Core) -> str:
@@ -81,7 +81,7 @@ def rates_key(device: Core) -> str:
 
 def known(device: Core) -> Rates | None:
     """Return the device's rates, or None if it was not probed."""
-    file = Path(settings().cache_dir, RATES_FILE)  # not path(): what names files is not translated to JavaScript
+    file = Path(config.setting("cache_dir"), RATES_FILE)  # not path(): what names files is not translated to JavaScript
     return Rates.of(noted(file, SCHEMA).get(rates_key(device)))
 
 

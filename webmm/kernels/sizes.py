@@ -119,17 +119,11 @@ class Sized(ABC, Generic[Q]):
 
     def specialise(self, problem: Q) -> Any:
         """Return the template choices that fit `problem`; problems that share them share a shader."""
-        sizes = sizes_of(self.uniform(problem), problem)
-        return self._assuming(problem, lambda assumption: assumption.holds(sizes))
+        return _specialised(self, problem)
 
     def general(self, problem: Q) -> Any:
         """Return the template choices for problems like `problem` of any sizes, strides and offsets."""
-        return self._assuming(problem, lambda assumption: not assumption.conditions)
-
-    def _assuming(self, problem: Q, made: Any) -> Any:
-        choices = self.choices(problem)
-        changes = {each.choice: each.value for each in self.assumptions(choices) if made(each)}
-        return dataclasses.replace(choices, **changes) if changes else choices
+        return _assuming(self, problem, lambda assumption: not assumption.conditions)
 
     def conditions(self, spec: Any) -> Iterator[Condition]:
         """Yield what a text with the template choices `spec` assumes of sizes."""
@@ -153,6 +147,19 @@ class Sized(ABC, Generic[Q]):
         """
         del spec
         return None
+
+
+@functools.lru_cache(maxsize=1024)
+def _specialised(kernel: Sized[Any], problem: Problem) -> Any:
+    """Return `kernel.specialise(problem)`: the check, the self-test and the launch of a kernel ask for it in turn."""
+    sizes = sizes_of(kernel.uniform(problem), problem)
+    return _assuming(kernel, problem, lambda assumption: assumption.holds(sizes))
+
+
+def _assuming(kernel: Sized[Any], problem: Problem, made: Any) -> Any:
+    choices = kernel.choices(problem)
+    changes = {each.choice: each.value for each in kernel.assumptions(choices) if made(each)}
+    return dataclasses.replace(choices, **changes) if changes else choices
 
 
 def folded(count: str, z: str = "1") -> dict[str, Any]:

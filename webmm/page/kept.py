@@ -13,8 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 
-from webmm import plugins
-from webmm.config import settings
+from webmm import config, plugins
 from webmm.errors import ConfigError
 from webmm.files import LOCK_TIMEOUT
 from webmm.learn import chapters
@@ -35,7 +34,7 @@ def page(say: Callable[[str], object]) -> Iterator[Path]:
 
     Where the cache folder cannot be written, the page is deleted at the end.
     """
-    pages = Path(settings().cache_dir, "pages")
+    pages = Path(config.setting("cache_dir"), "pages")
     kept = pages / _name()
     with _shown(kept):
         if (kept / bundle.MARKER).is_file():

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, wraps
 from typing import Any, ClassVar
 
 import numpy as np
@@ -88,6 +89,19 @@ def _fields(problem: type[Problem]) -> tuple[str, ...]:
     return tuple(each.name for each in fields(problem))  # type: ignore[arg-type]
 
 
+def _kept(method: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
+    """Return a method without arguments that keeps its result in the object, as a cached_property does."""
+
+    @wraps(method)
+    def keeping(self: Any) -> Any:
+        known = vars(self)
+        if name not in known:
+            known[name] = method(self)
+        return known[name]
+
+    return keeping
+
+
 class Problem(ABC):
     """A computation. Subclasses are frozen dataclasses, which are checked on construction."""
 
@@ -95,8 +109,13 @@ class Problem(ABC):
     dtype: DType  # of the operands
 
     def __init_subclass__(cls, **settings: Any) -> None:
-        """Let the problems of a subclass compare by `identity`: its dataclass decorator keeps methods that it finds."""
+        """Let the problems of a subclass compare by `identity`: its dataclass decorator keeps methods that it finds.
+
+        What `buffers()` returns is kept: the choice of a kernel and its launch ask for it a dozen times.
+        """
         super().__init_subclass__(**settings)
+        if "buffers" in vars(cls):
+            cls.buffers = _kept(cls.buffers, f"buffers of {cls.__name__}")  # type: ignore[assignment,method-assign]
         for method in (Problem.__eq__, Problem.__hash__):
             setattr(cls, method.__name__, method)
 
