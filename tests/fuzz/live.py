@@ -139,13 +139,14 @@ class Live:
 
     def keep(self, array: Any, exact: Any, tolerance: float = 0.0) -> None:
         """Keep a new array on the device as live; compare any other result now, which may be a view of an operand."""
-        if not isinstance(array, webmm.Array) or any(pair.shares(array) for pair in (*self.live, *self.shared)):
-            name = array.element.name if isinstance(array, webmm.Array) else np.asarray(array).dtype.name
-            self.compare(array, np.asarray(exact, np.float64), tolerance, name)
-            return
+        kept = isinstance(array, webmm.Array)
+        dtype = dtype_of(array.element if kept else np.asarray(array).dtype)
         with np.errstate(over="ignore"):
-            host = np.array(exact, array.element.numpy).astype(np.float64)
-        self.live.append(Pair(array, host, tolerance))
+            host = np.array(exact, dtype.numpy).astype(np.float64)
+        if not kept or any(pair.shares(array) for pair in (*self.live, *self.shared)):
+            self.compare(array, host, tolerance, dtype.name)
+        else:
+            self.live.append(Pair(array, host, tolerance))
 
     def compare(self, got: Any, exact: NDArray[Any], tolerance: float, dtype: str) -> None:
         if problem := wrong(got, exact, tolerance * (1 + np.abs(exact)), dtype):
