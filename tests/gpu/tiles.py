@@ -9,6 +9,7 @@ whose text is too long for any driver, are passed over, and named.
 import argparse
 import dataclasses
 import itertools
+import math
 import os
 import random
 import sys
@@ -29,6 +30,7 @@ REOPENED = 100  # kernels after which the device is replaced, with its pipelines
 NAMES = [f"{op} {stage}" for op, stages in STAGES.items() for stage in stages]
 TOO_LONG = "drivers take minutes for more"  # how render() refuses a text
 WORDS = RIGHT, VALID, PASSED_OVER, FAILED = "right", "only validated", "passed over", "failed"
+QUICK = 2**23  # invocations, some seconds of a CPU: of the problems that suit, the first with no more is computed
 TELL = 10  # seconds between lines about the progress
 
 
@@ -61,13 +63,20 @@ def problems(op):
     return tried, [problem for _, problem in OPS[op].examples()]
 
 
+def invocations(kernel, problem):
+    """Return the invocations of all dispatches: billions, if each of 999 short rows is split among 2,048 workgroups."""
+    return sum(math.prod(step.dispatch(problem)) * step.invocations for step in kernel.dispatches)
+
+
 def outcome(kernel, candidates, examples, device):
     """Return what became of a kernel, for the first problem that suits it: a word as in `WORDS`, and the reason."""
     suited = [problem for problem in candidates if kernel.unsuited(problem) is None]
     suited = suited or [problem for problem in examples if kernel.unsuited(problem) is None]
     if not suited:
         return PASSED_OVER, kernel.unsuited(candidates[0])  # such as a tile that is shorter than every row
-    fit = next((problem for problem in suited if kernel.check(problem, device.capabilities) is None), None)
+    fits = [problem for problem in suited if kernel.check(problem, device.capabilities) is None]
+    quick = (problem for problem in fits if invocations(kernel, problem) <= QUICK)
+    fit = next(quick, min(fits, key=lambda problem: invocations(kernel, problem), default=None))
     try:
         if fit is not None:
             words = prove(kernel, fit, device)
