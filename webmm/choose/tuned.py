@@ -228,8 +228,9 @@ def _shipped(engine: str, wanted: tuple[str, str, str]) -> list[Record]:
 
 
 def _nearest(problem: Problem, records: Iterable[Record], most: float = NEAR) -> Record | None:
-    """Return the nearest of records of this kind whose kernel exists in this version, or None if none is near."""
-    near = [(distance(problem, record), record) for record in records]
+    """Return the nearest record whose kernel exists in this version, or None if none is near."""
+    alike = (record for record in records if kind(record) == kind(problem))
+    near = [(distance(problem, record), record) for record in alike]
     for distant, record in sorted(near, key=lambda pair: (pair[0], pair[1].median_us or math.inf)):
         if distant <= most and kernel_of(record):
             return record
