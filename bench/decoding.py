@@ -5,11 +5,11 @@
 All have the same random weights of GPT-2's shape, and a cache that is allocated once. A sample of prefill is the last
 logits of a prompt; one of decoding is several tokens, each chosen on the device and fed back, at lengths that are new
 to the process, as in a conversation: by calls, by calls that get their places from the device and so have the same
-sizes for all tokens, and by captured functions. Prompts are repeated for half a second
-before they are timed, since an idle GPU lowers its clock. A GPU of unknown speed is probed first, as for `webmm bench`;
-the record has its rates. Logits are compared. PyTorch is left out if there is none with a GPU, and ONNX Runtime
-(`onnx_decoder.py`) if it lacks a package or an operator; its kernels are the same for all lengths, and its tokens are
-timed with and without graph capture. Ratios are of a peer's time to that of webmm's calls.
+sizes for all tokens ("placed"), and by captured functions. Prompts are repeated for half a second before they are
+timed, since an idle GPU lowers its clock. A GPU of unknown speed is probed first, as for `webmm bench`; the record has
+its rates. Logits are compared. PyTorch is left out if there is none with a GPU, and ONNX Runtime (`onnx_decoder.py`) if
+it lacks a package or an operator; its kernels are the same for all lengths, and its tokens are timed with and without
+graph capture. Ratios are of a peer's time to that of webmm's calls.
 """
 
 from __future__ import annotations

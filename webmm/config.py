@@ -52,7 +52,7 @@ def precision_mode(raw: object) -> Precision:
     return cast(Precision, raw)
 
 
-def _setting(read: Callable[[object], Any], default: Any, doc: str, *, own: bool = False) -> Any:
+def _field(read: Callable[[object], Any], default: Any, doc: str, *, own: bool = False) -> Any:
     """Declare a setting; one of the user's `own` names a program or a path, and is ignored in project files."""
     metadata = {"read": read, "doc": doc, "own": own}
     if callable(default):
@@ -67,45 +67,45 @@ _SHOWN = f"topics to log: {', '.join(log.TOPICS)}; a level ({', '.join(log.LEVEL
 class Settings:
     """All settings, each with its type, default and description."""
 
-    adapter: str = _setting(
+    adapter: str = _field(
         reading.text, "", "index, kind (discrete, integrated, cpu) or part of the name; empty: the most capable adapter"
     )
-    engine: str = _setting(
+    engine: str = _field(
         reading.text, "wgpu", "wgpu; dawn (package wgpudawn), which supports matrix units; auto: dawn if it offers them"
     )
-    cache_dir: Path = _setting(
+    cache_dir: Path = _field(
         reading.folder,
         lambda: Path(platformdirs.user_cache_dir("webmm")),
         "directory of tuned records and self-test verdicts",
         own=True,
     )
-    tune: Tune = _setting(
+    tune: Tune = _field(
         tune_mode, "cached", "off: portable defaults; cached: tuned records; quick, auto: tune shapes without a record"
     )
-    tune_budget: float = _setting(reading.seconds, 20.0, "seconds that tune=auto may spend on one bucket of shapes")
-    precision: Precision = _setting(
+    tune_budget: float = _field(reading.seconds, 20.0, "seconds that tune=auto may spend on one bucket of shapes")
+    precision: Precision = _field(
         precision_mode, "highest", "precision of float32 products: highest, or high, which allows matrix units"
     )
-    probe: bool = _setting(
+    probe: bool = _field(
         reading.switch, True, "whether a GPU of unknown speed is probed when the process has left it idle, or at exit"
     )
-    selftest: bool = _setting(
+    selftest: bool = _field(
         reading.switch, True, "whether a shader must pass a self-test before its first use on a driver"
     )
-    host_functions: bool = _setting(
+    host_functions: bool = _field(
         reading.switch, True, "whether NumPy functions that webmm does not implement run in host memory; off: an error"
     )
-    log: str = _setting(reading.topics, "", _SHOWN)
-    log_file: Path | None = _setting(
+    log: str = _field(reading.topics, "", _SHOWN)
+    log_file: Path | None = _field(
         reading.file, None, "file for log messages; empty: the program's log handlers, or stderr", own=True
     )
-    profile: Path | str = _setting(
+    profile: Path | str = _field(
         reading.profile,
         "",
         f"written at exit: {SUMMARY}, a table of all kernels; or a trace, to the file NAME.json",
         own=True,
     )
-    naga: str = _setting(
+    naga: str = _field(
         reading.text, "", "naga-cli for `webmm check`; empty: .tools/bin of webmm's checkout, then PATH", own=True
     )
 
@@ -215,7 +215,7 @@ def _name(name: str, source: Source) -> str:
 
 
 def _sources(names: tuple[str, ...] = ()) -> list[Source]:
-    """Return the sources of these settings, or of all, the first one that has a value before the others."""
+    """Return the sources of these settings, or of all, in order of precedence."""
     names = names or tuple(field.name for field in dataclasses.fields(Settings))
     environment = {name: text for name in names if (text := os.environ.get(variable(name)))}
     try:

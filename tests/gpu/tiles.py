@@ -30,7 +30,7 @@ REOPENED = 100  # kernels after which the device is replaced, with its pipelines
 NAMES = [f"{op} {stage}" for op, stages in STAGES.items() for stage in stages]
 TOO_LONG = "drivers take minutes for more"  # how render() refuses a text
 WORDS = RIGHT, VALID, PASSED_OVER, FAILED = "right", "only validated", "passed over", "failed"
-QUICK = 2**23  # invocations, some seconds of a CPU: of the problems that suit, the first with no more is computed
+QUICK = 2**23  # invocations of a problem: some seconds of a CPU
 TELL = 10  # seconds between lines about the progress
 
 
@@ -68,15 +68,19 @@ def invocations(kernel, problem):
     return sum(math.prod(step.dispatch(problem)) * step.invocations for step in kernel.dispatches)
 
 
+def quick(kernel, fits):
+    """Return the first problem of at most QUICK invocations, or the one with the fewest; None if there is none."""
+    few = (problem for problem in fits if invocations(kernel, problem) <= QUICK)
+    return next(few, None) or min(fits, key=lambda problem: invocations(kernel, problem), default=None)
+
+
 def outcome(kernel, candidates, examples, device):
     """Return what became of a kernel, for the first problem that suits it: a word as in `WORDS`, and the reason."""
     suited = [problem for problem in candidates if kernel.unsuited(problem) is None]
     suited = suited or [problem for problem in examples if kernel.unsuited(problem) is None]
     if not suited:
         return PASSED_OVER, kernel.unsuited(candidates[0])  # such as a tile that is shorter than every row
-    fits = [problem for problem in suited if kernel.check(problem, device.capabilities) is None]
-    quick = (problem for problem in fits if invocations(kernel, problem) <= QUICK)
-    fit = next(quick, min(fits, key=lambda problem: invocations(kernel, problem), default=None))
+    fit = quick(kernel, [problem for problem in suited if kernel.check(problem, device.capabilities) is None])
     try:
         if fit is not None:
             words = prove(kernel, fit, device)

@@ -73,11 +73,43 @@ def test_every_call_and_every_stage_is_a_piece(long):
             "1 of 2 tiles: 1 right, 0 passed over, 0 failed; next: tests/gpu/tiles.py gemm naive --first 1",
             ("tests/gpu/tiles.py", "gemm", "naive", "--first", "1"),
         ),
+        (
+            ("tests/gpu/tiles.py", "gemm", "naive", "--most", "40"),
+            "3 of 90 tiles: 3 right; next: tests/gpu/tiles.py gemm naive --first 3 --most 37",
+            ("tests/gpu/tiles.py", "gemm", "naive", "--first", "3", "--most", "37"),
+        ),
         (("tests/gpu/soak.py", "600"), "", ("tests/gpu/soak.py", "600")),
     ],
 )
 def test_a_stopped_piece_is_continued(long, command, log, rest):
     assert long.left(long.Piece("part", "name", command), log).command == rest
+
+
+def test_a_tile_computes_a_problem_that_takes_seconds(monkeypatch):
+    monkeypatch.syspath_prepend(TESTS / "gpu")
+    import tiles
+
+    from webmm.kernels import kernel_class
+
+    candidates, _ = tiles.problems("normalise")
+    rows = kernel_class("rows", "normalise")
+    counts = [tiles.invocations(rows(lanes=1024, splits=2048), problem) for problem in candidates]
+    assert max(counts) > 2**31
+    assert tiles.quick(rows(), candidates) is candidates[0]
+    for kernel in (rows(lanes=1024, splits=2048), rows(lanes=1024, splits=64)):
+        counts = [tiles.invocations(kernel, problem) for problem in candidates]
+        chosen = counts[candidates.index(tiles.quick(kernel, candidates))]
+        assert chosen == min(counts) or chosen <= tiles.QUICK
+        assert chosen <= 2**25
+    assert tiles.quick(rows(), []) is None
+
+
+def test_the_lanes_of_each_width_are_others(long):
+    commands = [piece.command for piece in long.lanes(3, 1)]
+    seeds = [int(command[command.index("--seed") + 1]) for command in commands]
+    assert sorted(set(seeds)) == [9, 10, 11]
+    assert len(commands) % 3 == 0
+    assert all(command[command.index("--most") + 1] == str(long.MOST_LANES) for command in commands)
 
 
 def test_a_failed_piece_stops_no_other(long, tmp_path, capsys):

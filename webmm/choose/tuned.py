@@ -44,8 +44,7 @@ SAME = 0.02  # the largest distance() at which sizes count as equal: 1.4 %
 
 def folder() -> Path:
     """Return the cache directory, which need not exist."""
-    folder: Path = config.setting("cache_dir")
-    return folder
+    return Path(config.setting("cache_dir"))
 
 
 def path() -> Path:
@@ -203,7 +202,10 @@ def nearest(problem: Problem, device: Device, units: bool = False, near: float =
     an H200 reaches 48 TFLOP/s without matrix units, 300 with them.
     """
     engine, wanted = device.engine.name, kind(problem)
-    user, known = [r for r in load() if kind(r) == wanted and family(r) == engine], _shipped(engine, wanted)
+    user, known = (
+        [r for r in records if kind(r) == wanted and family(r) == engine]  # most ops have no records
+        for records in (load(), shipped())
+    )
     adapter = _words(device.info.name)
     own = [r for r in user if fresh(r, device)]
     groups = {
@@ -219,12 +221,6 @@ def nearest(problem: Problem, device: Device, units: bool = False, near: float =
             known_us = f"{record.median_us:,.1f} µs there" if record.median_us else "not timed"
             return [(kernel, f"{words} at {record.size} {record.layout}".rstrip() + f", {known_us}")]
     return []
-
-
-@functools.cache
-def _shipped(engine: str, wanted: tuple[str, str, str]) -> list[Record]:
-    """Return the shipped records of an engine and of a kind of problems: most ops have none."""
-    return [record for record in shipped() if kind(record) == wanted and family(record) == engine]
 
 
 def _nearest(problem: Problem, records: Iterable[Record], most: float = NEAR) -> Record | None:

@@ -115,7 +115,7 @@ class Problem(ABC):
         """
         super().__init_subclass__(**settings)
         if "buffers" in vars(cls):
-            cls.buffers = _kept(cls.buffers, f"buffers of {cls.__name__}")  # type: ignore[assignment,method-assign]
+            cls.buffers = _kept(cls.buffers, f"buffers of {cls.__module__}.{cls.__qualname__}")  # type: ignore[assignment,method-assign]
         for method in (Problem.__eq__, Problem.__hash__):
             setattr(cls, method.__name__, method)
 
