@@ -135,13 +135,17 @@ def test_tiles_for_gpus_are_valid_for_tint():
             tint.validate(render(kernel, problem, "tint", debug=debug).wgsl, str(kernel))
 
 
-DIVIDED = {"growing": {"values": 64, "splits": 32, "tm": 2, "unroll": 1}, "every": {"sharers": 2, "tm": 4, "unroll": 2}}
+DIVIDED = (
+    ("growing", {"values": 64, "splits": 32, "tm": 2, "unroll": 1}),
+    ("every", {"sharers": 2, "tm": 4, "unroll": 2}),  # two scores of each lane
+    ("every", {"sharers": 8, "tm": 4, "unroll": 1, "columns": 32, "values": 32}),  # two lanes with each score
+)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_keys_divided_among_workgroups(device, name):
+@pytest.mark.parametrize(("name", "tunables"), DIVIDED)
+def test_keys_divided_among_lanes_and_workgroups(device, name, tunables):
     lanes = device.capabilities.subgroup_size
-    kernel = Decode(**{"columns": 16, "values": 16, "size": 64, "lanes": lanes, "sharers": 4} | DIVIDED[name])
+    kernel = Decode(**{"columns": 16, "values": 16, "size": 64, "lanes": lanes, "sharers": 4} | tunables)
     if kernel.check(PROBLEMS[name], device.capabilities):
         pytest.skip("no such subgroups")
     assert prove(kernel, PROBLEMS[name], device) == ""
@@ -166,12 +170,19 @@ def test_the_choice_by_shape_and_dtype(device):
     asked = ((4096, F16, 128), (4096, F16, 80), (4096, F32, 64), (1, F16, 80), (8, F32, 256))
     found = [next(on_gpus(plain((1, 8, n, 4096, width), dtype), by(able))).name for n, dtype, width in asked]
     assert found == ["matrix_unit", "matrix_unit", "pipelined", "decode", "decode"]
-    one, many = (next(on_gpus(plain((1, heads, 1, 4096, 128), F16), by(able))).config["splits"] for heads in (8, 256))
-    assert (one, many) == (64, 4)
-    one = plain((1, 8, 1, 4096, 128), F16)
-    assert [next(on_gpus(one, by(able, engine))).config["unroll"] for engine in ("dawn", "wgpu")] == [4, 2]
-    for other in (replace(one, dtype=F32, out_dtype=F32), plain((1, 8, 1, 4096, 64), F16)):
-        assert next(on_gpus(other, by(able, "wgpu"))).config["unroll"] == 4
+
+    def divided(heads, shared, engine="dawn", **other):
+        asked = replace(plain((1, heads * shared, 1, 4096, 128), F16), kv_heads=heads, **other)
+        kernel = next(on_gpus(asked, by(able, engine)))
+        return kernel.size, kernel.unroll, kernel.splits
+
+    assert [divided(heads, 1) for heads in (8, 256)] == [(256, 4, 64), (256, 4, 2)]
+    assert [divided(heads, 4) for heads in (8, 64, 512)] == [(256, 4, 32), (256, 4, 4), (256, 4, 1)]
+    assert [divided(8, shared, "wgpu")[1] for shared in (1, 4)] == [2, 4]
+    assert divided(8, 1, width=64, value_width=64) == (128, 4, 64)
+    assert [divided(8, 4, width=n, value_width=n)[1] for n in (192, 256)] == [4, 4]
+    assert [divided(8, 4, dtype=F32, width=n, value_width=n)[1] for n in (192, 256)] == [4, 2]
+    assert divided(8, 1, keys=300) == (256, 4, 4), "each workgroup has a step of keys"
     without = replace(able, matrix_shapes=frozenset(), subgroup_size=0)
     assert {kernel.name for kernel in on_gpus(plain((1, 8, 1, 4096, 64), F16), by(without))} == {"blocked"}
     assert MatrixUnit().unsuited(plain((1, 8, 64, 64, 64), F32)) == "multiplies float16, not float32"

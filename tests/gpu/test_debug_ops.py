@@ -161,7 +161,7 @@ EDITS = [
         "attention:full",
         Decode(32, 32, 64, 8, 4),
         "attention/decode.wgsl",
-        "sum{{ r }} *= shrink{{ r }};",
+        "sum{{ o }} *= shrink{{ o }};",
         "",
         "SUM",
         "",

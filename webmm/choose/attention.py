@@ -49,9 +49,14 @@ TEAM_SPAN, SHORTEST = 32, 16  # columns at a time; queries or keys up to which `
 
 # Queries up to which keys are divided among lanes and workgroups, if these are at least LEAST_KEYS.
 FEW, LEAST_KEYS = 8, 256
-AT_ONCE, PER_UNIT = 128, 4  # workgroups that run at once if no probe counted them, and how many there are for each
+AT_ONCE = 128  # workgroups that run at once if no probe counted them
 MOST_ROWS = 4  # queries of a workgroup: more take too many registers
-LIGHT = 8  # columns of a lane up to which it loads four keys at once
+WIDE_ROW = 96  # columns beyond which 16 lanes share a row
+LARGE = 256  # invocations of a workgroup where each of these has 8 columns
+# Invocations of all workgroups for each that runs at once: all run together. On an H200, 32 heads over 8 with 8 × 8,192
+# keys in float16 take 84 µs with 4 splits, 92 with 16 and 100 with 32 under Dawn.
+INVOCATIONS = {1: 1024, 2: 1024, MOST_ROWS: 512}
+LIGHT = 48  # bytes of a row that a lane has, up to which it loads four keys at once
 CPU_SHARERS, CPU_SIZE = 4, 64  # lanes of a row at most, and invocations of a workgroup, on CPUs
 SPARE = 1.25  # padding of rows that is worth more lanes for each
 
@@ -93,20 +98,18 @@ def on_gpus(problem: Attention, device: Device) -> Iterator[AttentionKernel]:
 def divided(problem: Attention, device: Device) -> Iterator[Decode]:
     """Yield the kernel that divides the keys; none without subgroups of 8 lanes.
 
-    There are PER_UNIT workgroups for each that runs at once, if every one has a step of keys.
+    There are as many workgroups as run together, if every one has a step of keys.
     """
     p, lanes = problem, device.capabilities.subgroup_size
     if lanes < 8 or max(p.width, p.value_width) > MOST_HELD:
         return
-    wide = max(p.width, p.value_width) > 96
-    whole = undivided(p, lanes, 16 if wide else 8)
-    if wide and p.dtype == F16 and device.engine.name == "wgpu":
-        # Of 128 columns: naga's code for four keys takes 21 % longer than for two, Tint's 7 % less.
-        whole = replace(whole, unroll=min(whole.unroll, 2))
+    whole = undivided(p, lanes, 16 if max(p.width, p.value_width) > WIDE_ROW else 8)
+    if whole.tm == 1 and whole.size == LARGE and p.dtype == F16 and device.engine.name == "wgpu":
+        whole = replace(whole, unroll=2)  # 2 × 32 heads, 8,192 keys: 75 µs instead of 92, with Tint's code 76 and 72
     x, y, _ = whole.dispatch(p)
-    wanted = PER_UNIT * (device.capabilities.workgroups or AT_ONCE)
-    most = max(1, p.keys // whole.tile_k)
-    yield replace(whole, splits=next((n for n in SPLITS if x * y * n >= wanted or 2 * n > most), SPLITS[-1]))
+    wanted = INVOCATIONS[whole.tm] * (device.capabilities.workgroups or AT_ONCE) // whole.size
+    most = min(wanted // (x * y), p.keys // whole.tile_k)
+    yield replace(whole, splits=max(n for n in SPLITS if n == 1 or n <= most))
 
 
 def undivided(problem: Attention, lanes: int, most: int) -> Decode:
@@ -114,9 +117,11 @@ def undivided(problem: Attention, lanes: int, most: int) -> Decode:
     p = problem
     sharers = min(lanes, next(n for n in (most, 4, 2) if n == 2 or _suits(p, n)))
     columns, values = (_padded(n, FOUR * sharers) for n in (p.width, p.value_width))
-    unroll = 4 if max(columns, values) <= LIGHT * sharers else 2
+    each = max(columns, values) // sharers  # columns of a lane
+    unroll = 4 if each * p.dtype.itemsize <= LIGHT else 2
     tm = next((rows for rows in (1, 2) if p.group * p.queries <= rows), MOST_ROWS)
-    return Decode(columns, values, lanes=lanes, sharers=sharers, tm=tm, unroll=unroll)
+    large = sharers == 16 and each == 8
+    return Decode(columns, values, LARGE if large else Decode.size, lanes, sharers, tm, unroll)
 
 
 def _suits(problem: Attention, sharers: int) -> bool:

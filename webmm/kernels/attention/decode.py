@@ -84,6 +84,16 @@ class Decode(HeldRows):
         return self.tm * self.size // self.lanes * (4 * self.values + 8)
 
     @property
+    def owners(self) -> int:
+        """The lanes that have scores of different queries, of those that share a key."""
+        return min(self.tm, self.sharers)
+
+    @property
+    def halvings(self) -> int:
+        """The exchanges after each of which a lane has half of the scores."""
+        return self.owners.bit_length() - 1
+
+    @property
     def tile_k(self) -> int:
         """The keys of all lanes in a step."""
         return self.size // self.sharers * self.unroll
