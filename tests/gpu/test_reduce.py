@@ -107,12 +107,16 @@ def test_a_row_larger_than_a_binding_is_reduced_in_pieces(op):
     ],
 )
 def test_booleans_count(device, op, expected):
-    """As int32, or as float32 for operations of floats."""
+    """As int32, or as float32 for operations and results of floats."""
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     for truth in (device.array(x) > 1, x > 1):
         got = np.asarray(webmm.reduce(truth, op, 1))
         np.testing.assert_allclose(got, expected, rtol=1e-6)
         assert got.dtype == (bool if op == "any" else expected.dtype)
+    for op, dtype in (("sum", "float32"), ("prod", "float16"), ("max", "float32")):
+        got = webmm.reduce(x > 1, op, 1, out_dtype=dtype, device=device)
+        assert got.dtype == dtype
+        assert got.tolist() == getattr(x > 1, op)(axis=1).astype(float).tolist()
 
 
 def test_several_and_no_axes(device):

@@ -21,7 +21,7 @@ from webmm.calls.expression import astype
 from webmm.calls.operands import Operandish, Temporaries, flag, opened, returned
 from webmm.calls.pieces import in_pieces, most_at_once
 from webmm.calls.planned import planned
-from webmm.dtypes import BOOL, F32, I32, DType, dtype_of
+from webmm.dtypes import BOOL, F32, I32, MATRIX_DTYPES, DType, dtype_of
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.problems.declared import declaration_of, declared, kinds_of, of_none
@@ -48,17 +48,16 @@ def reduce(
     `webmm.problems.declared.DECLARATIONS`: var and std of the population (divided by n), norm, all, any or
     count_nonzero; or a `webmm.Reduction` of your own. The last two kinds take no float64. A `webmm.Reduction` whose
     `map` has y takes a second array, `y`, which broadcasts to the shape of `x`: both of floats, or both of int32.
-    `axis` is an axis, a tuple of
-    axes, or None for all. `x` has any number of axes; its dtype is one of `webmm.dtypes.MATRIX_DTYPES`, int32,
-    float64 or bool, of which True is the int32 1, or 1.0 for operations of floats only. Sums and products of these
-    floats are computed in float32; the rounding error of a sum grows with the logarithm of the number of elements, that
-    of a product with the number. Sums and products of int32 are int32 and wrap around, as in NumPy with dtype="int32";
-    mean and logsumexp take floats only. float64 is reduced in float64, by prod and logsumexp on devices with the
-    feature shader-f64, by the others on any device (docs/float64.md).
+    `axis` is an axis, a tuple of axes, or None for all. `x` has any number of axes; its dtype is one of
+    `webmm.dtypes.MATRIX_DTYPES`, int32, float64 or bool, of which True is the int32 1, or 1.0 for operations of floats
+    only and results of floats. Sums and products of these floats are computed in float32; the rounding error of a sum
+    grows with the logarithm of the number of elements, that of a product with the number. Sums and products of int32
+    are int32 and wrap around, as in NumPy with dtype="int32"; mean and logsumexp take floats only. float64 is reduced
+    in float64, by prod and logsumexp on devices with the feature shader-f64, by the others on any device
+    (docs/float64.md).
     The result has the dtype `out_dtype`, by default that of `x`, or float32 if `y` is of other floats; positions are
-    int32. NaN propagates as in NumPy;
-    argmax and argmin return the first of equal elements, and the first NaN if there is one. Over no elements, a sum is
-    0, a product 1, a mean NaN, a logsumexp -inf.
+    int32. NaN propagates as in NumPy; argmax and argmin return the first of equal elements, and the first NaN if there
+    is one. Over no elements, a sum is 0, a product 1, a mean NaN, a logsumexp -inf.
 
     A NumPy array gives a NumPy array (a scalar if no axis is left), an `Array` gives an `Array` on the same device; if
     one of `x` and `y` is an `Array`, the other is uploaded as a whole.
@@ -76,12 +75,13 @@ def reduce(
     given = [x] if y is None else [x, y]
     with opened("reduce", device, *given, devices=devices) as temporary:
         sources, device = _together(temporary, given), temporary.device
-        sources = [_numbers(each, operation) for each in sources]
+        asked = None if out_dtype is None else dtype_of(out_dtype)
+        sources = [_numbers(each, operation, asked) for each in sources]
         source = sources[0]
         axes, dtype = axes_of(source, axis), element_of(source)
         others = [element_of(each) for each in sources[1:]]
         natural = operation.out_dtype(F32 if dtype != I32 and any(each != dtype for each in others) else dtype)
-        out = natural if out_dtype is None else dtype_of(out_dtype)
+        out = asked or natural
         check_types(operation, dtype, out)
         check_two(operation, dtype, others[0] if others else None)
         for one in temporary.devices:
@@ -109,11 +109,13 @@ def along(x: Operandish, operation: str, axis: int, device: Device) -> Any:
     return reduce(x, operation, axis, keepdims=True, device=device)
 
 
-def _numbers(x: Data, operation: Operation) -> Data:
-    """Return booleans as int32, or as float32 if the operation takes floats only; other arrays as they are."""
+def _numbers(x: Data, operation: Operation, asked: DType | None) -> Data:
+    """Return booleans as int32, or float32 if the operation takes or gives floats only; other arrays as they are."""
     if element_of(x) != BOOL:
         return x
-    dtype = "int32" if operation.integers and not operation.refused[1] else "float32"
+    whole = operation.integers and not operation.refused[1]
+    floats = asked in MATRIX_DTYPES and not (operation.index or operation.declared)
+    dtype = "int32" if whole and not floats else "float32"
     return astype(x, dtype) if isinstance(x, Array) else x.astype(dtype)
 
 

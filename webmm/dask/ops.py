@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ from webmm.dask.products import task_sizes
 from webmm.dtypes import BOOL, FLOATS, I8, I32, U8, dtype_of
 from webmm.engine.device import Device
 from webmm.errors import ConfigError, ProblemError
+from webmm.wgsl.compiler import shown
+from webmm.wgsl.expressions import parsed
 
 NAMES = "xyzw"  # of the operands of an expression
 EXPRESSION = "expression"
@@ -118,8 +121,13 @@ class OfElements(FileOp):
         if not 1 <= len(operands) <= len(NAMES):
             raise ConfigError(f"an expression takes one to four files, {', '.join(NAMES)}, not {len(operands)}")
         arrays = {name: dtype_of(x.dtype) for name, x in zip(NAMES, operands, strict=False)}
+        text = self.arguments[EXPRESSION]
         m, n = shape_of([x.shape for x in operands])
-        return (m, n), Maker(self.arguments[EXPRESSION], arrays, {}, None).out.name
+        made = Maker(text, arrays, {}, None)
+        named = {part.id for part in ast.walk(parsed(text)) if isinstance(part, ast.Name)}
+        if unused := [name for name in arrays if name not in named]:
+            raise ConfigError(f"expression {shown(text)} does not use file {NAMES.index(unused[0]) + 1}, {unused[0]}")
+        return (m, n), made.out.name
 
     def letters(self, shapes: Sequence[Shape]) -> list[str]:
         """Return the letters, with "1" for an axis that broadcasts."""
