@@ -30,7 +30,7 @@ REOPENED = 100  # kernels after which the device is replaced, with its pipelines
 NAMES = [f"{op} {stage}" for op, stages in STAGES.items() for stage in stages]
 TOO_LONG = "drivers take minutes for more"  # how render() refuses a text
 WORDS = RIGHT, VALID, PASSED_OVER, FAILED = "right", "only validated", "passed over", "failed"
-QUICK = 2**23  # invocations of a problem: some seconds of a CPU
+QUICK = 2**22  # work for a problem: some seconds of a CPU
 TELL = 10  # seconds between lines about the progress
 
 
@@ -52,7 +52,7 @@ def covering(kernels):
 
 
 def problems(op):
-    """Return the problems of `webmm selftest`, variants and dtypes first; then the op's examples, of any precision."""
+    """Return the problems of `webmm selftest`, variants and dtypes first, and tiny ones; then the op's examples."""
     known = [op_of(op, variant) for variant in OPS[op].variants or ("",)]
     tried = [
         each.problem(size, dtype.name, layout)
@@ -60,18 +60,24 @@ def problems(op):
         for each in known
         for dtype in each.dtypes
     ]
+    tiny = {layout: tuple(range(1, len(size) + 1)) for size, layout in OPS[op].tried}
+    tried += [each.problem(size, each.dtypes[0].name, layout) for layout, size in tiny.items() for each in known]
     return tried, [problem for _, problem in OPS[op].examples()]
 
 
-def invocations(kernel, problem):
-    """Return the invocations of all dispatches: billions, if each of 999 short rows is split among 2,048 workgroups."""
-    return sum(math.prod(step.dispatch(problem)) * step.invocations for step in kernel.dispatches)
+def work(kernel, problem):
+    """Return the invocations of all dispatches, each of which reads the parts of all splits after the first one.
+
+    It is billions if each of 999 short rows is split among 2,048 workgroups.
+    """
+    each = [math.prod(step.dispatch(problem)) * step.invocations for step in kernel.dispatches]
+    return each[0] + sum(each[1:]) * getattr(kernel, "splits", 1)
 
 
 def quick(kernel, fits):
-    """Return the first problem of at most QUICK invocations, or the one with the fewest; None if there is none."""
-    few = (problem for problem in fits if invocations(kernel, problem) <= QUICK)
-    return next(few, None) or min(fits, key=lambda problem: invocations(kernel, problem), default=None)
+    """Return the first problem of at most QUICK work, or the one with the least; None if there is none."""
+    few = (problem for problem in fits if work(kernel, problem) <= QUICK)
+    return next(few, None) or min(fits, key=lambda problem: work(kernel, problem), default=None)
 
 
 def outcome(kernel, candidates, examples, device):
