@@ -183,6 +183,10 @@ def test_the_choice_by_shape_and_dtype(device):
     assert [divided(8, 4, width=n, value_width=n)[1] for n in (192, 256)] == [4, 4]
     assert [divided(8, 4, dtype=F32, width=n, value_width=n)[1] for n in (192, 256)] == [4, 2]
     assert divided(8, 1, keys=300) == (256, 4, 4), "each workgroup has a step of keys"
+    limited = replace(able, subgroup_size=16, limits=offered | {"max-compute-workgroup-storage-size": 32768})
+    shared = replace(plain((1, 32, 1, 4096, 128), F16), kv_heads=8)
+    fitting = next(kernel for kernel in on_gpus(shared, by(limited)) if kernel.check(shared, limited) is None)
+    assert (fitting.name, fitting.size, fitting.splits) == ("decode", 128, 64), "256 take 33,280 bytes"
     without = replace(able, matrix_shapes=frozenset(), subgroup_size=0)
     assert {kernel.name for kernel in on_gpus(plain((1, 8, 1, 4096, 64), F16), by(without))} == {"blocked"}
     assert MatrixUnit().unsuited(plain((1, 8, 64, 64, 64), F32)) == "multiplies float16, not float32"

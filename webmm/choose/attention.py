@@ -96,7 +96,7 @@ def on_gpus(problem: Attention, device: Device) -> Iterator[AttentionKernel]:
 
 
 def divided(problem: Attention, device: Device) -> Iterator[Decode]:
-    """Yield the kernel that divides the keys; none without subgroups of 8 lanes.
+    """Yield the kernel that divides the keys, of a large workgroup first where that is faster; none without 8 lanes.
 
     There are as many workgroups as run together, if every one has a step of keys.
     """
@@ -107,9 +107,10 @@ def divided(problem: Attention, device: Device) -> Iterator[Decode]:
     if whole.tm == 1 and whole.size == LARGE and p.dtype == F16 and device.engine.name == "wgpu":
         whole = replace(whole, unroll=2)  # 2 × 32 heads, 8,192 keys: 75 µs instead of 92, with Tint's code 76 and 72
     x, y, _ = whole.dispatch(p)
-    wanted = INVOCATIONS[whole.tm] * (device.capabilities.workgroups or AT_ONCE) // whole.size
-    most = min(wanted // (x * y), p.keys // whole.tile_k)
-    yield replace(whole, splits=max(n for n in SPLITS if n == 1 or n <= most))
+    together = INVOCATIONS[whole.tm] * (device.capabilities.workgroups or AT_ONCE) // (x * y)
+    for sized in (whole, *([replace(whole, size=Decode.size)] if whole.size == LARGE else [])):
+        most = min(together // sized.size, p.keys // sized.tile_k)
+        yield replace(sized, splits=max(n for n in SPLITS if n == 1 or n <= most))  # a smaller one takes less memory
 
 
 def undivided(problem: Attention, lanes: int, most: int) -> Decode:
