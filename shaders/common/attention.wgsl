@@ -65,6 +65,31 @@ fn load_{{ x }}4(base: u32, token: u32, column: u32) -> vec4f {
 
 {% endmacro %}
 
+{# load_X8(base, token, column): eight columns of two bytes, as they are stored in a vec4<u32>; … #}
+{% macro load8(x, edge) %}
+{% set columns = "width" if x in "qk" else "value_width" %}
+// Eight columns of {{ x }} as they are stored, from `column` on{{ "; zeros beyond the last one" if edge }}
+fn load_{{ x }}8(base: u32, token: u32, column: u32) -> vec4u {
+    let place = base + token * params.{{ x }}_strides.z;
+{% if edge %}
+    let at = min(column, params.{{ columns }} - 8u);
+    return select({{ x }}[(place + at) / 8u], vec4u(), column >= params.{{ columns }});
+{% else %}
+    return {{ x }}[(place + column) / 8u];
+{% endif %}
+}
+
+{% endmacro %}
+
+{# … and four of them, from two of these words, as vec4f. #}
+{% macro four(words) -%}
+{% if s.dtype.packed -%}
+{{ stored.load4(s.dtype, words) }}
+{%- else -%}
+vec4f(unpack2x16float({{ words }}.x), unpack2x16float({{ words }}.y))
+{%- endif %}
+{%- endmacro %}
+
 {# store_o4(base, row, column, value): four columns of o; none beyond the last one. #}
 {% macro store4() %}
 fn store_o4(base: u32, row: u32, column: u32, value: vec4f) {

@@ -5,12 +5,16 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import emulation
+import numpy as np
 import pytest
+from test_attention import reference
 
+import webmm
+from webmm import choose as choosing
 from webmm.cases.attention import plain, relaid
 from webmm.choose.attention import on_gpus
 from webmm.debug import inspect_each
-from webmm.dtypes import BOOL, F16, F32
+from webmm.dtypes import BF16, BOOL, F16, F32
 from webmm.kernels.attention.decode import Decode
 from webmm.kernels.attention.matrix_unit import MatrixUnit
 from webmm.measure.selftest import prove
@@ -139,21 +143,41 @@ DIVIDED = (
     ("growing", {"values": 64, "splits": 32, "tm": 2, "unroll": 1}),
     ("every", {"sharers": 2, "tm": 4, "unroll": 2}),  # two scores of each lane
     ("every", {"sharers": 8, "tm": 4, "unroll": 1, "columns": 32, "values": 32}),  # two lanes with each score
+    ("every", {"sharers": 2, "tm": 4, "chunk": 8, "prefetch": "k", "unroll": 3, "splits": 2}),
+    ("every", {"sharers": 2, "tm": 1, "chunk": 8, "columns": 32, "values": 32}),  # two chunks of each lane
+    ("growing", {"sharers": 2, "tm": 1, "chunk": 8, "prefetch": "k", "unroll": 3}),  # rows that are not in chunks
+    ("bfloat16", {"sharers": 2, "tm": 2, "chunk": 8, "unroll": 1}),
+    ("float32", {"sharers": 2, "tm": 4, "chunk": 8, "prefetch": "k"}),
 )
+WORDS = PROBLEMS | {x.name: replace(PROBLEMS["every"], dtype=x, out_dtype=x) for x in (BF16, F32)}
 
 
 @pytest.mark.parametrize(("name", "tunables"), DIVIDED)
 def test_keys_divided_among_lanes_and_workgroups(device, name, tunables):
     lanes = device.capabilities.subgroup_size
     kernel = Decode(**{"columns": 16, "values": 16, "size": 64, "lanes": lanes, "sharers": 4} | tunables)
-    if kernel.check(PROBLEMS[name], device.capabilities):
+    if kernel.check(WORDS[name], device.capabilities):
         pytest.skip("no such subgroups")
-    assert prove(kernel, PROBLEMS[name], device) == ""
+    assert prove(kernel, WORDS[name], device) == ""
 
 
-def by(able, engine="dawn"):
+def test_float16_of_words_below_the_normal_range(device, monkeypatch):
+    if not F16.features <= device.capabilities.features or device.capabilities.subgroup_size < 4:
+        pytest.skip("no float16, or no lanes")
+    lanes = device.capabilities.subgroup_size
+    kernel = Decode(columns=16, values=16, size=64, lanes=lanes, sharers=2, tm=1, chunk=8)
+    monkeypatch.setattr(choosing, "candidates", lambda *_: {kernel: "small"})
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((1, 1, n, 16)).astype(np.float16) for n in (1, 300, 300))
+    k, v = k * np.float16(2.0**-18), v * np.float16(2.0**-18)
+    found = webmm.attention(q, k, v, scale=2.0**17, out_dtype="float32", device=device)
+    wanted = reference(q, k, v, scale=2.0**17)
+    assert np.abs(np.asarray(found) - wanted).max() < 1e-4 * np.abs(wanted).max()
+
+
+def by(able):
     """Return a device with these capabilities."""
-    return SimpleNamespace(capabilities=able, engine=SimpleNamespace(name=engine))
+    return SimpleNamespace(capabilities=able)
 
 
 def test_the_choice_by_shape_and_dtype(device):
@@ -171,17 +195,25 @@ def test_the_choice_by_shape_and_dtype(device):
     found = [next(on_gpus(plain((1, 8, n, 4096, width), dtype), by(able))).name for n, dtype, width in asked]
     assert found == ["matrix_unit", "matrix_unit", "pipelined", "decode", "decode"]
 
-    def divided(heads, shared, engine="dawn", **other):
+    def divided(heads, shared, **other):
         asked = replace(plain((1, heads * shared, 1, 4096, 128), F16), kv_heads=heads, **other)
-        kernel = next(on_gpus(asked, by(able, engine)))
+        kernel = next(on_gpus(asked, by(able)))
         return kernel.size, kernel.unroll, kernel.splits
 
+    def loads(shared, **other):
+        asked = replace(plain((1, 8, 1, 4096, 128), F16), kv_heads=8 // shared, **other)
+        kernel = next(on_gpus(asked, by(able)))
+        return kernel.chunk, kernel.prefetch
+
+    odd = dense_heads(2, 4096, 128)
+    assert [loads(shared) for shared in (1, 4)] == [(8, "none"), (8, "k")]
+    assert [loads(4, dtype=x) for x in (BF16, F32)] == [(8, "k"), (4, "none")]
+    assert [loads(4, v=replace(odd, offset=4)), loads(4, k=replace(odd, token=132))] == [(4, "none")] * 2
     assert [divided(heads, 1) for heads in (8, 256)] == [(256, 4, 64), (256, 4, 2)]
-    assert [divided(heads, 4) for heads in (8, 64, 512)] == [(256, 4, 32), (256, 4, 4), (256, 4, 1)]
-    assert [divided(8, shared, "wgpu")[1] for shared in (1, 4)] == [2, 4]
-    assert divided(8, 1, width=64, value_width=64) == (128, 4, 64)
-    assert [divided(8, 4, width=n, value_width=n)[1] for n in (192, 256)] == [4, 4]
-    assert [divided(8, 4, dtype=F32, width=n, value_width=n)[1] for n in (192, 256)] == [4, 2]
+    assert [divided(heads, 4) for heads in (8, 64, 512)] == [(256, 3, 32), (256, 3, 4), (256, 3, 1)]
+    assert [divided(8, n, width=64, value_width=64) for n in (1, 4)] == [(256, 4, 32), (128, 3, 64)]
+    assert [divided(8, 1, width=n, value_width=n)[1] for n in (80, 96, 256)] == [2, 4, 4], "80 columns are padded"
+    assert [divided(8, 1, dtype=F32, width=n, value_width=n)[1] for n in (64, 80, 256)] == [4, 4, 2]
     assert divided(8, 1, keys=300) == (256, 4, 4), "each workgroup has a step of keys"
     limited = replace(able, subgroup_size=16, limits=offered | {"max-compute-workgroup-storage-size": 32768})
     shared = replace(plain((1, 32, 1, 4096, 128), F16), kv_heads=8)

@@ -264,7 +264,8 @@ def relaid(small: Attention, like: Attention) -> Attention:
     for x in "qkvo":
         wide, there = columns[x], getattr(like, x)
         dense = dense_heads(heads[x], tokens[x], wide)
-        layouts[x] = dense if wide % 4 or there.by_fours(wide) else replace(dense, offset=1)
+        aligned = there.adjacent(wide)
+        layouts[x] = dense if dense.adjacent(wide) <= aligned else replace(dense, offset=aligned)
     if p.mask is not None:
         layouts["mask"] = dense_heads(p.heads, p.queries, p.keys)
     return replace(p, **layouts)

@@ -11,7 +11,7 @@ from webmm.engine.device import Device
 from webmm.kernels.attention.base import FOUR, AttentionKernel, held
 from webmm.kernels.attention.blocked import Blocked
 from webmm.kernels.attention.cpu_lanes import CpuLanes
-from webmm.kernels.attention.decode import SPLITS, Decode
+from webmm.kernels.attention.decode import CHUNK, SPLITS, Decode
 from webmm.kernels.attention.matrix_unit import MatrixUnit
 from webmm.kernels.attention.online import Online
 from webmm.kernels.attention.pipelined import Pipelined
@@ -52,7 +52,7 @@ FEW, LEAST_KEYS = 8, 256
 AT_ONCE = 128  # workgroups that run at once if no probe counted them
 MOST_ROWS = 4  # queries of a workgroup: more take too many registers
 WIDE_ROW = 96  # columns beyond which 16 lanes share a row
-LARGE = 256  # invocations of a workgroup where each of these has 8 columns
+LARGE = 256  # invocations of a workgroup where each of these has 8 columns, of 128 or of few queries
 # Invocations of all workgroups for each that runs at once: all run together. On an H200, 32 heads over 8 with 8 × 8,192
 # keys in float16 take 84 µs with 4 splits, 92 with 16 and 100 with 32 under Dawn.
 INVOCATIONS = {1: 1024, 2: 1024, MOST_ROWS: 512}
@@ -103,9 +103,7 @@ def divided(problem: Attention, device: Device) -> Iterator[Decode]:
     p, lanes = problem, device.capabilities.subgroup_size
     if lanes < 8 or max(p.width, p.value_width) > MOST_HELD:
         return
-    whole = undivided(p, lanes, 16 if max(p.width, p.value_width) > WIDE_ROW else 8)
-    if whole.tm == 1 and whole.size == LARGE and p.dtype == F16 and device.engine.name == "wgpu":
-        whole = replace(whole, unroll=2)  # 2 × 32 heads, 8,192 keys: 75 µs instead of 92, with Tint's code 76 and 72
+    whole = in_chunks(p, undivided(p, lanes, 16 if max(p.width, p.value_width) > WIDE_ROW else 8))
     x, y, _ = whole.dispatch(p)
     together = INVOCATIONS[whole.tm] * (device.capabilities.workgroups or AT_ONCE) // (x * y)
     for sized in (whole, *([replace(whole, size=Decode.size)] if whole.size == LARGE else [])):
@@ -119,10 +117,27 @@ def undivided(problem: Attention, lanes: int, most: int) -> Decode:
     sharers = min(lanes, next(n for n in (most, 4, 2) if n == 2 or _suits(p, n)))
     columns, values = (_padded(n, FOUR * sharers) for n in (p.width, p.value_width))
     each = max(columns, values) // sharers  # columns of a lane
-    unroll = 4 if each * p.dtype.itemsize <= LIGHT else 2
+    padded = p.dtype.itemsize == 2 and (columns, values) != (p.width, p.value_width)
+    unroll = 2 if padded or each * p.dtype.itemsize > LIGHT else 4  # 80 columns, Dawn: 39 instead of 45 µs
     tm = next((rows for rows in (1, 2) if p.group * p.queries <= rows), MOST_ROWS)
-    large = sharers == 16 and each == 8
+    large = each == 8 and (sharers == 16 or tm < MOST_ROWS)
     return Decode(columns, values, LARGE if large else Decode.size, lanes, sharers, tm, unroll)
+
+
+def in_chunks(problem: Attention, kernel: Decode) -> Decode:
+    """Return the kernel with loads of 16 bytes if rows allow them and, for several queries, those of k a step ahead.
+
+    On an H200, µs of a query of 32 heads over 8, 131,072 keys and 128 columns in float16 under Dawn and wgpu: 150 and
+    145; with loads of 16 bytes 147 and 142; of k ahead, too, with three keys at once 140 and 136. In float32, which has
+    loads of 16 bytes anyway, k ahead with two keys at once gains 0 to 4 %.
+    """
+    p = problem
+    aligned = min(p.k.adjacent(p.width), p.v.adjacent(p.value_width)) == CHUNK
+    chunked = p.dtype.itemsize == 2 and aligned and replace(kernel, chunk=CHUNK).invalid() is None
+    if not chunked:
+        return kernel
+    found = replace(kernel, chunk=CHUNK)
+    return replace(found, prefetch="k", unroll=3) if found.tm == MOST_ROWS else found
 
 
 def _suits(problem: Attention, sharers: int) -> bool:

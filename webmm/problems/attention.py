@@ -36,10 +36,10 @@ class Heads:
         far = (batch - 1) * self.batch + (heads - 1) * self.head + (tokens - 1) * self.token
         return self.offset + far + (columns - 1) * self.column + 1
 
-    def by_fours(self, columns: int) -> bool:
-        """Return whether every four adjacent columns can be accessed as one vec4."""
-        aligned = not any(n % 4 for n in (columns, self.batch, self.head, self.token, self.offset))
-        return self.column == 1 and aligned
+    def adjacent(self, columns: int) -> int:
+        """Return how many adjacent columns, of so many, can be accessed at once everywhere: 8, 4, 2 or 1."""
+        multiples = (columns, self.batch, self.head, self.token, self.offset)
+        return next(n for n in (8, 4, 2, 1) if n == 1 or (self.column == 1 and all(x % n == 0 for x in multiples)))
 
 
 def dense_heads(heads: int, tokens: int, columns: int, offset: int = 0) -> Heads:

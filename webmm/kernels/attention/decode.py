@@ -21,6 +21,7 @@ from webmm.kernels.sizes import folded
 from webmm.problems.attention import Attention
 
 PARTIAL = "partial"
+CHUNK = 8  # columns of two bytes that a lane loads at once
 SPLITS = (1, 2, 4, 8, 16, 32, 64)
 SPLITS_DOC = "workgroups among which the keys are divided"
 MOST_COMBINED = 256  # invocations that combine the parts of a query
@@ -59,8 +60,10 @@ class Decode(HeldRows):
     lanes: int = tunable(32, (8, 16, 32, 64), "lanes of a subgroup", most=128)
     sharers: int = tunable(8, (2, 4, 8, 16), "lanes that share a key", most=64)
     tm: int = tunable(4, (1, 2, 4, 8), "queries, of all heads that share keys, of a workgroup")
-    unroll: int = tunable(2, (1, 2, 4), "keys that these lanes load at once")
+    unroll: int = tunable(2, (1, 2, 3, 4), "keys that these lanes load at once")
     splits: int = tunable(1, SPLITS, SPLITS_DOC)
+    chunk: int = tunable(FOUR, (FOUR, CHUNK), "adjacent columns of k and v that a lane loads, if these have two bytes")
+    prefetch: str = tunable("none", ("none", "k"), "rows of the next step that it loads during this one")
 
     @classmethod
     def on(cls, device: Capabilities) -> Decode:
@@ -120,6 +123,18 @@ class Decode(HeldRows):
         keys = tiles * (p.width + p.value_width) * p.dtype.itemsize
         return self.splits * q_bytes(p) + mask_bytes(p) + keys + (self.partial_bytes(p) or o_bytes(p))
 
+    def chunked(self, spec: AttentionChoices, x: str) -> bool:
+        """Tell whether k, or v, is bound by chunks of words."""
+        return self.chunk == CHUNK and spec.dtype.itemsize == 2 and (spec.vec_k if x == "k" else spec.vec_v)
+
+    def ahead(self, x: str) -> bool:
+        """Tell whether the next step's rows of k, or v, are loaded during a step."""
+        return self.prefetch == x
+
+    def vector(self, x: str) -> int:
+        """Return a chunk for k and v, and a vec4 for the others."""
+        return self.chunk if x in ("k", "v") else super().vector(x)
+
     def partial_bytes(self, problem: Attention) -> int:
         """Return the bytes of the partial results of a head, if there are any."""
         return partial_bytes(self.values, self.splits, problem) if self.splits > 1 else 0
@@ -153,8 +168,12 @@ class Decode(HeldRows):
     def bindings(self, spec: AttentionChoices) -> Iterator[Binding]:
         """Yield the bindings of any stage; with several splits, partial results take the place of o."""
         for each in super().bindings(spec):
-            divided = each.name == "o" and self.splits > 1
-            yield replace(each, name=PARTIAL, wgsl_type="array<vec4f>") if divided else each
+            if each.name == "o" and self.splits > 1:
+                yield replace(each, name=PARTIAL, wgsl_type="array<vec4f>")
+            elif each.name in ("k", "v") and self.chunked(spec, each.name):
+                yield replace(each, wgsl_type="array<vec4<u32>>")
+            else:
+                yield each
 
     def constraints(self) -> Iterator[tuple[bool, str]]:
         """Require whole subgroups of whole groups, and whole rows for a group."""
@@ -163,8 +182,8 @@ class Decode(HeldRows):
         yield self.lanes % self.sharers == 0, f"lanes = {self.lanes} must be a multiple of sharers = {self.sharers}"
         yield whole_parts(self.values, self.splits)
         for name in ("columns", "values"):
-            value, least = getattr(self, name), FOUR * self.sharers
-            yield value % least == 0, f"{name} = {value} must be a multiple of {least}: a vec4 for each sharer"
+            value, least = getattr(self, name), self.chunk * self.sharers
+            yield value % least == 0, f"{name} = {value} must be a multiple of {least}: {self.chunk} for each sharer"
 
     def iterations(self, problem: Attention) -> int:
         """Return the steps over the keys of a split."""
