@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from test_attention import CHOSEN
+from test_attention import reference as attended
 
 import webmm
 from webmm import Device, report
+from webmm import choose as choosing
 from webmm.calls.slots import Slots
 from webmm.cut.pieces import Limits
 from webmm.errors import MemoryLimitError, UnsupportedError
@@ -329,3 +332,40 @@ def test_files(device, tmp_path, kernel, limit):
     assert_array_equal(np.load(tmp_path / "c.npy"), a @ b)
     assert "c.npy: 300×4 float32, by " in summary
     assert kernel is None or f"by {kernel} on" in summary
+
+
+KEYS = 180  # of a head whose k or v, or whose row of the mask, takes more than a binding
+IN_PARTS = [
+    {},
+    {"causal": "end", "window": (70, -1)},
+    {"causal": "end", "lengths": np.array([180, 97]), "softcap": 2.0},
+    {"mask": RNG.standard_normal((1, 4, 9, KEYS)).astype(np.float32), "window": (60, 20)},
+    {"mask": RNG.random((9, KEYS)) > 0.9, "lengths": np.array([20, 0])},  # rows and parts without a key
+]
+
+
+@pytest.mark.parametrize("options", IN_PARTS, ids=lambda x: ",".join(x) or "plain")
+@pytest.mark.parametrize("at", ["resident", "small"])
+def test_attention_to_keys_beyond_a_binding(bound, small, at, options, monkeypatch):
+    monkeypatch.setattr(choosing, "candidates", lambda *_: CHOSEN)  # small tiles
+    device, put = next((device, put) for name, device, put in places(bound, small) if name == at)
+    q, k, v = floats(2, 4, 9, 24), floats(2, 2, KEYS, 24), floats(2, 2, KEYS, 20)
+    given = {name: put(x) if isinstance(x, np.ndarray) and name == "mask" else x for name, x in options.items()}
+    found = webmm.attention(put(q), put(k), put(v), device=device, **given)
+    assert_allclose(host(found), attended(q, k, v, **options), rtol=2e-5, atol=2e-5)
+
+
+def test_attention_in_parts_keeps_large_scores_and_writes_to_out(bound, monkeypatch):
+    monkeypatch.setattr(choosing, "candidates", lambda *_: CHOSEN)
+    q, k, v = 30 * floats(1, 1, 2, 24), 30 * floats(1, 1, 400, 24), floats(1, 1, 400, 8)
+    k[0, 0, 350] = q[0, 0, 0]  # far above those of the first two parts
+    out = bound.zeros((1, 1, 2, 8), "float16")
+    assert webmm.attention(bound.array(q), bound.array(k), bound.array(v), out=out) is out
+    assert_allclose(host(out), attended(q, k, v), rtol=1e-3, atol=1e-3)
+    k[0, 0, 3, 0] = np.nan
+    assert np.isnan(webmm.attention(q, k, v, device=bound)).all()
+
+
+def test_a_row_of_a_key_beyond_a_binding_is_refused(bound):
+    with pytest.raises(UnsupportedError, match="the smallest piece takes"):
+        webmm.attention(*(floats(1, 1, n, BINDING) for n in (1, 2, 2)), device=bound)

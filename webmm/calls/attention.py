@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,12 +37,17 @@ from webmm.calls.executor import Data, Labelled
 from webmm.calls.operands import Operandish, Temporaries, number, opened, returned
 from webmm.calls.pieces import in_placed_pieces
 from webmm.calls.planned import planned
+from webmm.choose.limits import largest_buffer
 from webmm.cut.pieces import Piece
 from webmm.dtypes import DType, dtype_of
 from webmm.engine.aliasing import check_separate
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError
-from webmm.problems.base import check_floats
+from webmm.kernels.attention.row_sums import RowSums
+from webmm.problems.attention import LEAST_SCORE, Attention
+from webmm.problems.base import ALIGNMENT, check_floats
+
+Settings = tuple[float, float, Seen, int]  # factor and bound of scores, keys seen, the position of the first query
 
 
 @planned
@@ -84,7 +91,8 @@ def attention(
 
     A query that sees no key gets zeros. A NaN among the scores that a query sees makes its row NaN, as does ∞; -∞ is
     no key, and so is a score below -2¹²⁶. What hidden keys contain is of no importance, if it is finite.
-    Calls of any size are cut into pieces. Returns a NumPy array, or an `Array` on the same device if an operand is one,
+    Calls of any size are cut into pieces; if the keys of a head exceed a binding, those of keys are combined by the
+    host. Returns a NumPy array, or an `Array` on the same device if an operand is one,
     or `out`.
 
     Raises ProblemError for shapes, dtypes and options that do not fit, as the messages say; UnsupportedError if the
@@ -109,10 +117,14 @@ def attention(
         everything = {"q": arrays[0], "k": arrays[1], "v": arrays[2], **more}
         result = _result(temporary, out, shape, everything, out_dtype)
         into = result if out is None or result.ndim <= 4 else temporary.result(shape, element_of(result), result)
+        settings = (factor, cap, seen, shift_of(seen, shape[-2], scores[-1], lengths is not None))
+        at_once = _keys_at_once(temporary.devices, arrays[1], arrays[2], hidden)
         if 0 in shape or not scores[-1]:
             _fill_zeros(result)
+        elif at_once < scores[-1]:
+            _copy(_in_key_pieces(temporary, arrays, more, settings, at_once), result)
         else:
-            _compute(temporary, arrays, more, into, (factor, cap, seen))
+            _compute(temporary, arrays, more, into, settings)
             _copy(into, result)
         return returned(result) if out is None else out
 
@@ -122,22 +134,27 @@ def _compute(
     arrays: list[Data],
     more: dict[str, Data | None],
     result: Data,
-    settings: tuple[float, float, Seen],
+    settings: Settings,
+    start: int = 0,
+    run: Callable[..., None] = choose.run,
 ) -> None:
-    """Compute the result in pieces of the batch, of the heads of k and v, and of queries."""
+    """Compute the result in pieces of the batch, of the heads of k and v, and of queries.
+
+    The first of the keys is number `start` of its sequence. `run` queues a problem for a device and its arrays.
+    """
     q, k, v = arrays
-    groups, queries, keys = heads_of(k), q.shape[-2], k.shape[-2]
-    factor, cap, seen = settings
+    groups = heads_of(k)
+    factor, cap, seen, shift = settings
     mask, lengths = more["mask"], more["lengths"]
-    shift = shift_of(seen, queries, keys, lengths is not None)
 
     def compute(piece: Piece, q: Array, k: Array, v: Array, *others: Array) -> None:
         *rest, o = others
         hidden = None if mask is None else rest.pop(0).broadcast_to((*q.shape[:4], k.shape[2]))
         counts = rest.pop(0) if lengths is not None else None
         first = piece.at["q"][0] if "q" in piece.at else 0
-        problem = attention_of(q, k, v, o, factor, cap, seen, shift + first, hidden, counts)
-        choose.run(problem, o.device, q, k, v, o, *(x for x in (hidden, counts) if x is not None))
+        problem = attention_of(q, k, v, o, factor, cap, seen, shift + first - start, hidden, counts)
+        more = (x for x in (hidden, counts) if x is not None)
+        run(replace(problem, first_key=start), o.device, q, k, v, o, *more)
 
     five, four = "bgrqw", "bgkw"
     operands = [
@@ -150,9 +167,50 @@ def _compute(
         operands.append(Labelled(spread, mask_axes(spread.shape)))
     if lengths is not None:
         operands.append(Labelled(lengths, "b"))
-    flops = 2 * math.prod(q.shape[:-1]) * keys * (q.shape[-1] + v.shape[-1])
+    flops = 2 * math.prod(q.shape[:-1]) * k.shape[-2] * (q.shape[-1] + v.shape[-1])
     into = _Strided(_five(temporary, result, groups), "bgrqx")
     in_placed_pieces(temporary.devices, compute, operands, into, "bgq", flops=flops)
+
+
+def _keys_at_once(devices: list[Device], k: Data, v: Data, mask: Data | None) -> int:
+    """Return how many keys of a head fit a binding, with their part of a row of the mask."""
+    row = element_of(k).itemsize * max(k.shape[-1], v.shape[-1], 1)
+    if mask is not None and mask.shape[-1] > 1:
+        row = max(row, element_of(mask).itemsize)
+    most = min(map(largest_buffer, devices))
+    return k.shape[-2] if k.shape[-2] * row <= most else max(1, (most - 2 * ALIGNMENT) // row)
+
+
+def _in_key_pieces(
+    temporary: Temporaries,
+    arrays: list[Data],
+    more: dict[str, Data | None],
+    settings: Settings,
+    most: int,
+) -> NDArray[Any]:
+    """Return the result, in pieces of at most so many keys, combined by the largest scores and the sums of weights."""
+    q, k, v = arrays
+    mask = more["mask"]
+    result = np.zeros((*q.shape[:-1], v.shape[-1]))
+    top, weight = np.full((*q.shape[:-1], 1), LEAST_SCORE), np.zeros((*q.shape[:-1], 1))
+    for start in range(0, k.shape[-2], most):
+        keys = slice(start, start + most)
+        piece, sums = (np.empty((*q.shape[:-1], columns), np.float32) for columns in (v.shape[-1], 2))
+        hidden = mask if mask is None or mask.shape[-1] == 1 else mask[..., keys]
+        given = {**more, "mask": hidden}
+        _compute(temporary, [q, k[..., keys, :], v[..., keys, :]], given, piece, settings, start)
+        _compute(temporary, [q, k[..., keys, :], k[..., keys, :]], given, sums, settings, start, _row_sums)
+        with np.errstate(all="ignore"):
+            larger = np.maximum(top, sums[..., :1])
+            before, new = weight * np.exp2(top - larger), sums[..., 1:] * np.exp2(sums[..., :1] - larger)
+            top, weight = larger, before + new
+            result = (result * before + piece * new) / np.where(weight == 0, 1, weight)
+    return result
+
+
+def _row_sums(problem: Attention, device: Device, *arrays: Array) -> None:
+    """Queue the largest score and the sum of weights of each query, two columns in the place of the result."""
+    device.run(RowSums(), replace(problem, value_width=2, v=replace(problem.v, column=0)), *arrays)
 
 
 class _Strided(Labelled):
@@ -224,7 +282,7 @@ def _copy(computed: Data, result: Data) -> None:
     if computed is result:
         return
     if isinstance(result, Array):
-        result.device.assign(result, computed)
+        result.device.assign(result, computed if isinstance(computed, Array) else computed.astype(result.dtype))
     else:
         result[...] = computed
 
