@@ -40,7 +40,7 @@ def process(tmp_path: Path) -> Cli:
 
     def run(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, "-m", "webmm.cli", *map(str, args)],
+            [sys.executable, "-m", "webmm", *map(str, args)],
             cwd=tmp_path,
             env={**os.environ, **env},
             capture_output=True,

@@ -285,7 +285,7 @@ def test_an_output_that_cannot_be_written(webmm: Cli, files: Path) -> None:
 def test_a_full_disk_leaves_nothing_behind(files: Path) -> None:
     """`ulimit` limits files to a kilobyte, so that writing fails in the middle, as on a full disk."""
     np.save(files / "large.npy", np.ones((64, 64), np.float32))
-    command = f"ulimit -f 1; exec {sys.executable} -m webmm.cli run large.npy large.npy -o c.npy"
+    command = f"ulimit -f 1; exec {sys.executable} -m webmm run large.npy large.npy -o c.npy"
     done = subprocess.run(["sh", "-c", command], cwd=files, capture_output=True, text=True, timeout=300, check=False)
     fails(done, "cannot write c.npy")
     assert not [path.name for path in files.iterdir() if "c.npy" in path.name]

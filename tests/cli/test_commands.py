@@ -252,9 +252,7 @@ def test_run_multiplies_float64(webmm: Cli, tmp_path: Path) -> None:
 def test_run_writes_into_a_pipe(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.eye(3, dtype=np.float32))
     arguments = ["run", "a.npy", "a.npy", "-o", "/dev/stdout", "--force"]
-    done = subprocess.run(
-        [sys.executable, "-m", "webmm.cli", *arguments], cwd=tmp_path, capture_output=True, timeout=300
-    )
+    done = subprocess.run([sys.executable, "-m", "webmm", *arguments], cwd=tmp_path, capture_output=True, timeout=300)
     assert done.returncode == 0, done.stderr
     np.testing.assert_array_equal(np.load(io.BytesIO(done.stdout)), np.eye(3))
     assert Path("/dev/stdout").is_symlink()

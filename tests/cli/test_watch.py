@@ -44,7 +44,7 @@ def test_pictures_are_saved_without_a_display(webmm: Cli, tmp_path: Path) -> Non
 
 
 def test_a_window_shows_the_product_and_is_closed(display: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "webmm.cli", "watch", "tile_2d", "--size", "128", "--once"]
+    command = [sys.executable, "-m", "webmm", "watch", "tile_2d", "--size", "128", "--once"]
     environment = {**os.environ, "DISPLAY": display, "WAYLAND_DISPLAY": "", "XDG_SESSION_TYPE": "x11"}
     shown = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
     most = 0  # colours at once; a display without windows has one

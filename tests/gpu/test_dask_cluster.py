@@ -229,7 +229,7 @@ def test_the_command(tmp_path):
     a, b = whole(120, 50), whole(50, 70)
     np.save(tmp_path / "a.npy", a)
     np.save(tmp_path / "b.npy", b)
-    command = [sys.executable, "-m", "webmm.cli", "run", "a.npy", "b.npy", "-o", "c.npy", "--adapter", "cpu"]
+    command = [sys.executable, "-m", "webmm", "run", "a.npy", "b.npy", "-o", "c.npy", "--adapter", "cpu"]
     environment = {**os.environ, "WEBMM_SELFTEST": "off"}
     for more, words in (
         (["--workers", "2", "--memory", "1MB"], "by 2 workers in "),

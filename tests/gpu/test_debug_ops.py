@@ -256,7 +256,7 @@ def test_stepping_follows_the_users_answers(device, answers, starts):
 
 
 def test_stepping_in_a_terminal():
-    command = [sys.executable, "-m", "webmm.cli", "debug", "naive", "2", "2", "20", "--steps", "--adapter", "cpu"]
+    command = [sys.executable, "-m", "webmm", "debug", "naive", "2", "2", "20", "--steps", "--adapter", "cpu"]
     ours, theirs = pty.openpty()
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)

@@ -145,7 +145,7 @@ def test_a_call_whose_first_piece_is_refused_leaves_no_files(device, path):
 
 
 def command(path, *arguments):
-    code = [sys.executable, "-m", "webmm.cli", "run", *arguments]
+    code = [sys.executable, "-m", "webmm", "run", *arguments]
     return subprocess.run(code, cwd=path.parent, capture_output=True, text=True, check=False)
 
 

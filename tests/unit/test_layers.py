@@ -43,7 +43,7 @@ LAYERS = (
     *("measure.references", "measure.diagnosis", "measure.bench", "measure.benchmark"),
     *("debug", "foreign", "measure.selftest", "measure.tuner", "measure.first_use"),
     *("learn", "page"),
-    *("report", "cli"),
+    *("report", "cli", "__main__"),
     "",  # webmm itself: exports public names, and passes objects of higher layers to lower ones
 )
 MAX_LINES, MAX_METHODS = 350, 25

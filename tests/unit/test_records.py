@@ -123,7 +123,7 @@ def test_a_document_is_a_header_and_one_record_per_line():
     ("given", "command"),
     [
         ("/home/me/venv/bin/webmm bench --json /home/me/r.json", "webmm bench --json r.json"),
-        ("/venv/lib/webmm/cli/__main__.py bench --csv=/tmp/r.csv", "webmm bench --csv=r.csv"),
+        ("/venv/lib/webmm/__main__.py bench --csv=/tmp/r.csv", "webmm bench --csv=r.csv"),
         ("bench/ladder.py --sizes 64,1x2x3 results/r.json", "python bench/ladder.py --sizes 64,1x2x3 results/r.json"),
         (r"C:\Users\me\webmm.exe tune --json D:\r\x.json", "webmm tune --json x.json"),
     ],

@@ -202,7 +202,7 @@ def _on_lines(value: Any) -> str:
 def provenance() -> dict[str, str]:
     """Return the running command, without the folders of absolute paths, and the date: a header for `to_json()`."""
     program, *arguments = (FOLDERS.sub(r"\1", word) for word in sys.argv)
-    name = "webmm" if program.endswith("__main__.py") else PurePath(program).stem  # the first by python -m webmm.cli
+    name = "webmm" if program.endswith("__main__.py") else PurePath(program).stem  # the first by python -m webmm
     start = ["python", program] if program.endswith(f"{name}.py") else [name]
     return {"command": shlex.join([*start, *arguments]), "date": date.today().isoformat()}
 

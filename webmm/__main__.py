@@ -1,4 +1,4 @@
-"""`python -m webmm.cli`."""
+"""`python -m webmm`, which is `webmm`."""
 
 from webmm.cli import main
 
