@@ -30,7 +30,8 @@ REOPENED = 100  # kernels after which the device is replaced, with its pipelines
 NAMES = [f"{op} {stage}" for op, stages in STAGES.items() for stage in stages]
 TOO_LONG = "drivers take minutes for more"  # how render() refuses a text
 WORDS = RIGHT, VALID, PASSED_OVER, FAILED = "right", "only validated", "passed over", "failed"
-QUICK = 2**22  # work for a problem: some seconds of a CPU
+QUICK, LEAST = 2**24, 16  # work for a problem, a second of a CPU, and of an invocation
+LONGEST = 4096  # along an axis of the problems that are added
 TELL = 10  # seconds between lines about the progress
 
 
@@ -61,17 +62,21 @@ def problems(op):
         for dtype in each.dtypes
     ]
     tiny = {layout: tuple(range(1, len(size) + 1)) for size, layout in OPS[op].tried}
-    tried += [each.problem(size, each.dtypes[0].name, layout) for layout, size in tiny.items() for each in known]
+    short = {layout: tuple(min(n, LONGEST) for n in size) for size, layout in OPS[op].tried if max(size) > LONGEST}
+    for sizes in (short, tiny):
+        tried += [each.problem(size, each.dtypes[0].name, layout) for layout, size in sizes.items() for each in known]
     return tried, [problem for _, problem in OPS[op].examples()]
 
 
 def work(kernel, problem):
-    """Return the invocations of all dispatches, each of which reads the parts of all splits after the first one.
+    """Return the multiplications of the first dispatch's tiles, and the parts of all splits that later ones read.
 
-    It is billions if each of 999 short rows is split among 2,048 workgroups.
+    Those are billions if each of 999 short rows is split among 2,048 workgroups.
     """
+    of = {name: getattr(kernel, name, 1) for name in ("tm", "tn", "bk", "splits")}
     each = [math.prod(step.dispatch(problem)) * step.invocations for step in kernel.dispatches]
-    return each[0] + sum(each[1:]) * getattr(kernel, "splits", 1)
+    steps = max(1, kernel.dispatches[0].iterations(problem) // of["splits"])
+    return each[0] * max(LEAST, steps * of["tm"] * of["tn"] * of["bk"]) + LEAST * sum(each[1:]) * of["splits"]
 
 
 def quick(kernel, fits):
