@@ -35,13 +35,13 @@ WIDTHS = (128, 256, 512)  # bits
 BLOCK = 10**7  # seeds of a run; those of its pieces are BLOCK / 10 apart
 LIMIT = 3600  # seconds of a piece
 FOUND = re.compile(r"\b[1-9][\d,]* (?:seeds )?failed")  # what is said of failures before the end
-MOST_LANES = 40  # tiles of a stage in each width
+MOST_LANES = 24  # tiles of a stage in each width
 SOAK, PROBLEMS, STEPS, DAWN_STEPS = 600, 30_000, 75_000, 25_000  # seconds; problems; steps under wgpu and under Dawn
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A command of a part; `alone` if it measures time, so that nothing else may run.
+    """A command of a part.
 
     Without LLVM's optimisations (`plain`), the fuzzer has a new problem every 0.11 s instead of 0.14. Five of six
     random problems, half of the steps, faults, tiles and lanes run without; the others as users' programs do.
@@ -51,7 +51,6 @@ class Piece:
     name: str
     command: tuple[str, ...]  # below the root of the repository, run by this Python
     engine: str = "wgpu"
-    alone: bool = False
     plain: bool = False
     width: int = 0  # bits of lavapipe's vectors, 32 for each lane of a subgroup; 0: those of the machine
 
@@ -93,7 +92,7 @@ def drivers() -> str:
 
 
 def soak(seed: int, share: float) -> Iterator[Piece]:
-    yield Piece("soak", "soak", ("tests/gpu/soak.py", f"{SOAK * share:.0f}"), alone=True)
+    yield Piece("soak", "soak", ("tests/gpu/soak.py", f"{SOAK * share:.0f}"))
 
 
 def problems(seed: int, share: float) -> Iterator[Piece]:
@@ -155,9 +154,9 @@ PARTS: dict[str, Callable[[int, float], Iterator[Piece]]] = {
     "problems": problems,
     "steps": steps,
     "faults": faults,
+    "cases": cases,
     "tiles": tiles,
     "lanes": lanes,
-    "cases": cases,
     "standard": standard,
 }
 
@@ -210,7 +209,10 @@ def run(piece: Piece, seed: int, folder: Path, limit: float) -> Result:
 
 
 def run_all(pieces: list[Piece], seed: int, folder: Path, processes: int, limit: float) -> list[Result]:
-    """Run first those that must be alone, then the others; if interrupted, return the results of those that ended."""
+    """Run pieces in this order, the long ones first; if interrupted, return the results of those that ended.
+
+    The soak test leaves out the time that other processes take.
+    """
     results: list[Result] = []
     stop = threading.Event()
 
@@ -218,14 +220,13 @@ def run_all(pieces: list[Piece], seed: int, folder: Path, processes: int, limit:
         if not stop.is_set():
             results.append(run(piece, seed, folder, limit))
 
-    for count, some in ((1, [p for p in pieces if p.alone]), (processes, [p for p in pieces if not p.alone])):
-        with ThreadPoolExecutor(count) as pool:
-            try:
-                for each in [pool.submit(work, piece) for piece in some]:
-                    each.result()
-            except KeyboardInterrupt:
-                stop.set()
-                timed.kill_all()
+    with ThreadPoolExecutor(processes) as pool:
+        try:
+            for each in [pool.submit(work, piece) for piece in pieces]:
+                each.result()
+        except KeyboardInterrupt:
+            stop.set()
+            timed.kill_all()
     return results
 
 

@@ -115,7 +115,7 @@ def test_the_lanes_of_each_width_are_others(long):
 def test_a_failed_piece_stops_no_other(long, tmp_path, capsys):
     done = tmp_path / "done"
     scripts = ["raise SystemExit(1)", "import time; time.sleep(60)", f"open({str(done)!r}, 'w')"]
-    some = [long.Piece("part", f"piece-{i}", ("-c", script), alone=i == 0) for i, script in enumerate(scripts)]
+    some = [long.Piece("part", f"piece-{i}", ("-c", script)) for i, script in enumerate(scripts)]
     results = long.run_all(some, 5, tmp_path, 2, 3)
     assert sorted((row.name, row.outcome) for row in results) == [
         *(("piece-0", "failed"), ("piece-1", "stopped"), ("piece-2", "passed")),
@@ -141,4 +141,4 @@ def test_what_a_stopped_piece_found_is_not_forgotten(long, tmp_path):
 
 def test_its_help_names_the_parts():
     done = subprocess.run([sys.executable, TESTS / "long.py", "--help"], capture_output=True, text=True, check=True)
-    assert "soak,problems,steps,faults,tiles,lanes" in done.stdout.replace("\n", "").replace(" ", "")
+    assert "soak,problems,steps,faults,cases,tiles,lanes" in done.stdout.replace("\n", "").replace(" ", "")
