@@ -136,11 +136,12 @@ def _compute(
     result: Data,
     settings: Settings,
     start: int = 0,
-    run: Callable[..., None] = choose.run,
+    run: Callable[..., None] | None = None,
 ) -> None:
     """Compute the result in pieces of the batch, of the heads of k and v, and of queries.
 
-    The first of the keys is number `start` of its sequence. `run` queues a problem for a device and its arrays.
+    The first of the keys is number `start` of its sequence. `run` queues a problem for a device and its arrays; by
+    default it is `choose.run()`.
     """
     q, k, v = arrays
     groups = heads_of(k)
@@ -154,7 +155,7 @@ def _compute(
         first = piece.at["q"][0] if "q" in piece.at else 0
         problem = attention_of(q, k, v, o, factor, cap, seen, shift + first - start, hidden, counts)
         more = (x for x in (hidden, counts) if x is not None)
-        run(replace(problem, first_key=start), o.device, q, k, v, o, *more)
+        (run or choose.run)(replace(problem, first_key=start), o.device, q, k, v, o, *more)
 
     five, four = "bgrqw", "bgkw"
     operands = [
