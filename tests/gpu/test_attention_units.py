@@ -17,6 +17,7 @@ from webmm.debug import inspect_each
 from webmm.dtypes import BF16, BOOL, F16, F32
 from webmm.kernels.attention.decode import Decode
 from webmm.kernels.attention.matrix_unit import MatrixUnit
+from webmm.kernels.attention.row_sums import RowSums
 from webmm.measure.selftest import prove
 from webmm.problems.attention import dense_heads
 from webmm.wgsl import tint
@@ -133,6 +134,10 @@ def test_tiles_for_gpus_are_valid_for_tint():
         (MatrixUnit(), plain((1, 2, 65, 65, 40), F16)),
         (MatrixUnit(bq=128, sm=32, across=2, columns=128, values=128), PROBLEMS["growing"]),
         (MatrixUnit(bk=16, fn=8, fk=8, columns=32, values=96, bq=32, sm=32), PROBLEMS["every"]),
+        (Decode(128, 128, 256, 32, 16, 4, 3, 32, 8, "k"), plain((1, 8, 1, 4096, 128), F16)),
+        (Decode(16, 16, 64, 8, 2, 2, 1, 2, 8), replace(PROBLEMS["every"], dtype=BF16)),
+        (RowSums(), PROBLEMS["growing"]),
+        (RowSums(), replace(PROBLEMS["every"], dtype=BF16)),
     ):
         assert kernel.invalid() is None
         for debug in (False, True):
