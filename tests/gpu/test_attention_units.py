@@ -153,8 +153,14 @@ DIVIDED = (
     ("growing", {"sharers": 2, "tm": 1, "chunk": 8, "prefetch": "k", "unroll": 3}),  # rows that are not in chunks
     ("bfloat16", {"sharers": 2, "tm": 2, "chunk": 8, "unroll": 1}),
     ("float32", {"sharers": 2, "tm": 4, "chunk": 8, "prefetch": "k"}),
+    ("several steps", {"sharers": 2, "tm": 2, "chunk": 8, "prefetch": "k", "unroll": 3}),
+    ("several steps", {"tm": 1, "prefetch": "k", "unroll": 1, "splits": 2}),
 )
-WORDS = PROBLEMS | {x.name: replace(PROBLEMS["every"], dtype=x, out_dtype=x) for x in (BF16, F32)}
+WORDS = {
+    **PROBLEMS,
+    **{x.name: replace(PROBLEMS["every"], dtype=x, out_dtype=x) for x in (BF16, F32)},
+    "several steps": plain((1, 2, 2, 300, 16), F16),
+}
 
 
 @pytest.mark.parametrize(("name", "tunables"), DIVIDED)
@@ -166,18 +172,30 @@ def test_keys_divided_among_lanes_and_workgroups(device, name, tunables):
     assert prove(kernel, WORDS[name], device) == ""
 
 
-def test_float16_of_words_below_the_normal_range(device, monkeypatch):
-    if not F16.features <= device.capabilities.features or device.capabilities.subgroup_size < 4:
-        pytest.skip("no float16, or no lanes")
+@pytest.fixture
+def by_words(device, monkeypatch):
+    """Return the device, which computes attention with float16 loaded as words, of rows of up to 16 columns."""
     lanes = device.capabilities.subgroup_size
+    if not F16.features <= device.capabilities.features or lanes < 4:
+        pytest.skip("no float16, or no lanes")
     kernel = Decode(columns=16, values=16, size=64, lanes=lanes, sharers=2, tm=1, chunk=8)
     monkeypatch.setattr(choosing, "candidates", lambda *_: {kernel: "small"})
+    return device
+
+
+def test_float16_of_words_below_the_normal_range(by_words):
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((1, 1, n, 16)).astype(np.float16) for n in (1, 300, 300))
     k, v = k * np.float16(2.0**-18), v * np.float16(2.0**-18)
-    found = webmm.attention(q, k, v, scale=2.0**17, out_dtype="float32", device=device)
+    found = webmm.attention(q, k, v, scale=2.0**17, out_dtype="float32", device=by_words)
     wanted = reference(q, k, v, scale=2.0**17)
     assert np.abs(np.asarray(found) - wanted).max() < 1e-4 * np.abs(wanted).max()
+
+
+def test_a_score_of_minus_infinity_hides_a_key_of_a_padded_row_of_words(by_words):
+    q, k, v = (np.ones((1, 1, n, 8), np.float16) for n in (1, 300, 300))
+    k[0, 0, 7, 3], v[0, 0, 7] = -np.inf, 100
+    assert (webmm.attention(q, k, v, device=by_words) == 1).all()
 
 
 def by(able):

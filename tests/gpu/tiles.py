@@ -30,7 +30,8 @@ REOPENED = 100  # kernels after which the device is replaced, with its pipelines
 NAMES = [f"{op} {stage}" for op, stages in STAGES.items() for stage in stages]
 TOO_LONG = "drivers take minutes for more"  # how render() refuses a text
 WORDS = RIGHT, VALID, PASSED_OVER, FAILED = "right", "only validated", "passed over", "failed"
-QUICK, LEAST = 2**24, 16  # work for a problem, a second of a CPU, and of an invocation
+# Work for a problem, a second of a CPU, and of an invocation. Compilation is apart: 20 s of `packed`'s largest tiles.
+QUICK, LEAST = 2**24, 16
 LONGEST = 4096  # along an axis of the problems that are added
 TELL = 10  # seconds between lines about the progress
 

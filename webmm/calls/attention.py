@@ -92,8 +92,7 @@ def attention(
     A query that sees no key gets zeros. A NaN among the scores that a query sees makes its row NaN, as does ∞; -∞ is
     no key, and so is a score below -2¹²⁶. What hidden keys contain is of no importance, if it is finite.
     Calls of any size are cut into pieces; if the keys of a head exceed a binding, those of keys are combined by the
-    host. Returns a NumPy array, or an `Array` on the same device if an operand is one,
-    or `out`.
+    host. Returns a NumPy array, or an `Array` on the same device if an operand is one, or `out`.
 
     Raises ProblemError for shapes, dtypes and options that do not fit, as the messages say; UnsupportedError if the
     device cannot compute the smallest piece, MemoryLimitError if it is out of memory.
