@@ -118,6 +118,7 @@ OPTIONS = [
     {"lengths": np.array([0, 20], np.int64), "mask": drawn((4, 1, 37)) > 0},
     {"mask": drawn((2, 1, 19, 37)), "softcap": 2.0},
     {"mask": np.where(drawn((19, 37)) > 1, -np.inf, 0).astype(np.float32)},
+    {"mask": np.float32(-0.5), "window": (3, 0)},
 ]
 
 

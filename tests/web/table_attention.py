@@ -34,6 +34,24 @@ def attention() -> Iterator[Case]:
     yield from refused()
 
 
+BINDING = 8192  # bytes
+FAR = {"q": (2, 4, 9, 24), "k": (2, 2, 180, 24), "v": (2, 2, 180, 20)}  # a head's keys take more than that
+
+
+def beyond_a_binding() -> Iterator[Case]:
+    """Yield calls whose keys of a head, or of a row of the mask, take more than BINDING."""
+    yield attended("keys in pieces", **FAR)
+    yield attended("keys in pieces from the end, a window", **FAR, causal="end", window=(70, -1), resident=True)
+    lengths = X(np.array([180, 97], np.int32))
+    yield attended("keys in pieces, lengths", **FAR, lengths=lengths, causal="end", softcap=2.0, scale=9.0)
+    mask = X(drawn(1, 4, 9, 180))
+    yield attended("keys in pieces, a mask of floats", **FAR, mask=mask, window=(60, 20), views=COLUMNS_FIRST)
+    shown = X(RNG.random((9, 180)) > 0.9)
+    yield attended("keys in pieces, rows without keys", **FAR, mask=shown, lengths=[20, 0], out_dtype="float16")
+    longer: dict[str, Any] = {"q": (1, 1, 2, 4), "k": (1, 1, 3000, 4), "v": (1, 1, 3000, 2)}
+    yield attended("keys in pieces for a row of the mask", **longer, mask=X(drawn(3000)))
+
+
 def refused() -> Iterator[Case]:
     """Yield calls with one wrong argument each."""
     for name, given, options in (
@@ -75,9 +93,9 @@ def attended(
     laid = tuple(X(np.ascontiguousarray(x.swapaxes(-1, -2)) if views else x, views) for x in arrays)
     expected = reference(*arrays, **{key: x.data if isinstance(x, X) else x for key, x in options.items()})
     out = options.get("out_dtype", dtype)
-    allowed = 64 * EPS["float32"] * (1 + np.abs(arrays[2]).astype(float).max(initial=0)) + EPS[dtype] * np.abs(expected)
+    allowed = 64 * EPS["float32"] * (1 + np.abs(arrays[2]).astype(float).max(initial=0)) + EPS[out] * np.abs(expected)
     return Case(
-        name, "attention", laid, options, expected, allowed + 4 * EPS[dtype], out, resident=resident or bool(views)
+        name, "attention", laid, options, expected, allowed + 4 * EPS[out], out, resident=resident or bool(views)
     )
 
 

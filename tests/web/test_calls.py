@@ -17,6 +17,7 @@ import pytest
 import webmm
 from tests.sampled import fewest
 from tests.web.table import JAVASCRIPT_ERRORS, Outcome, as_json, cases, check, faults
+from tests.web.table_attention import BINDING, beyond_a_binding
 from tests.web.table_case import VIEWS, Case, X
 from webmm.cut.arrays import Extents, array_pieces
 from webmm.cut.pieces import Limits
@@ -169,6 +170,19 @@ def test_node(
     script, dawn = CALLS_JS.with_name("node_calls.mjs"), node_modules / "webgpu" / "index.js"
     page = page_folder / "webmm.js"
     done = node(str(script), str(page), str(dawn), str(tmp_path / "cases.json"), memory, timeout=900)
+    assert done.returncode == 0, done.stderr[-2000:]
+    output = json.loads(done.stdout)
+    judge([Outcome.of_json(row) for row in output["outcomes"]], output["features"], table)
+
+
+def test_node_with_keys_beyond_a_binding(
+    page_folder: Path, node_modules: Path, node: Callable[..., Any], tmp_path: Path
+) -> None:
+    table = list(beyond_a_binding())
+    (tmp_path / "cases.json").write_text(json.dumps([as_json(case) for case in table]))
+    script, dawn = CALLS_JS.with_name("node_calls.mjs"), node_modules / "webgpu" / "index.js"
+    paths = (str(each) for each in (script, page_folder / "webmm.js", dawn, tmp_path / "cases.json"))
+    done = node(*paths, "", str(BINDING), timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
     output = json.loads(done.stdout)
     judge([Outcome.of_json(row) for row in output["outcomes"]], output["features"], table)

@@ -62,7 +62,7 @@ export const ofProduct = ({ core }, x, axes, batch, strided) =>
   new Labelled(x, core.product_axes(x.shape, axes, batch), strided);
 
 /** @param {Call} call @returns {number} the maximum size of a buffer that can be bound as a whole, in bytes */
-const maxBuffer = ({ device: { limits } }) => Math.min(limits.maxStorageBufferBindingSize, limits.maxBufferSize);
+export const maxBuffer = ({ device: { limits } }) => Math.min(limits.maxStorageBufferBindingSize, limits.maxBufferSize);
 
 /** @param {Call} call @param {Data} x @returns {number} the maximum size of a piece of `x` in bytes */
 export function maxPiece(call, x) {

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from webmm.arguments.arrays import Layout, Shape, Shaped, Strided, element_of, merged
 from webmm.dtypes import BOOL, I32, MATRIX_DTYPES, names
 from webmm.errors import ProblemError
 from webmm.problems.attention import FURTHEST, Attention, Heads
+from webmm.problems.base import ALIGNMENT
 
 ALIGNMENTS = ("start", "end")
 
@@ -209,3 +210,17 @@ def attention_of(
         lengths=lengths is not None,
         lengths_offset=0 if lengths is None else lengths.offset,
     )
+
+
+def keys_at_once(binding: int, k: Shaped, v: Shaped, mask: Shaped | None) -> int:
+    """Return how many keys of a head fit a binding of so many bytes, with their part of a row of the mask."""
+    row = element_of(k).itemsize * max(k.shape[-1], v.shape[-1], 1)
+    if mask is not None and mask.ndim > 0 and mask.shape[-1] > 1:
+        row = max(row, element_of(mask).itemsize)
+    keys = k.shape[-2]
+    return keys if keys * row <= binding else max(1, (binding - 2 * ALIGNMENT) // row)
+
+
+def of_row_sums(problem: Attention) -> Attention:
+    """Return the problem whose result is that of `RowSums`: two columns for each query."""
+    return replace(problem, value_width=2, v=replace(problem.v, column=0))

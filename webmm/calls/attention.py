@@ -25,8 +25,10 @@ from webmm.arguments.attention import (
     grouped,
     grouped_shape,
     heads_of,
+    keys_at_once,
     mask_axes,
     mask_shape,
+    of_row_sums,
     seen_by,
     shift_of,
 )
@@ -45,7 +47,7 @@ from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError
 from webmm.kernels.attention.row_sums import RowSums
 from webmm.problems.attention import LEAST_SCORE, Attention
-from webmm.problems.base import ALIGNMENT, check_floats
+from webmm.problems.base import check_floats
 
 Settings = tuple[float, float, Seen, int]  # factor and bound of scores, keys seen, the position of the first query
 
@@ -117,7 +119,7 @@ def attention(
         result = _result(temporary, out, shape, everything, out_dtype)
         into = result if out is None or result.ndim <= 4 else temporary.result(shape, element_of(result), result)
         settings = (factor, cap, seen, shift_of(seen, shape[-2], scores[-1], lengths is not None))
-        at_once = _keys_at_once(temporary.devices, arrays[1], arrays[2], hidden)
+        at_once = keys_at_once(min(map(largest_buffer, temporary.devices)), arrays[1], arrays[2], hidden)
         if 0 in shape or not scores[-1]:
             _fill_zeros(result)
         elif at_once < scores[-1]:
@@ -172,15 +174,6 @@ def _compute(
     in_placed_pieces(temporary.devices, compute, operands, into, "bgq", flops=flops)
 
 
-def _keys_at_once(devices: list[Device], k: Data, v: Data, mask: Data | None) -> int:
-    """Return how many keys of a head fit a binding, with their part of a row of the mask."""
-    row = element_of(k).itemsize * max(k.shape[-1], v.shape[-1], 1)
-    if mask is not None and mask.shape[-1] > 1:
-        row = max(row, element_of(mask).itemsize)
-    most = min(map(largest_buffer, devices))
-    return k.shape[-2] if k.shape[-2] * row <= most else max(1, (most - 2 * ALIGNMENT) // row)
-
-
 def _in_key_pieces(
     temporary: Temporaries,
     arrays: list[Data],
@@ -196,7 +189,7 @@ def _in_key_pieces(
     for start in range(0, k.shape[-2], most):
         keys = slice(start, start + most)
         piece, sums = (np.empty((*q.shape[:-1], columns), np.float32) for columns in (v.shape[-1], 2))
-        hidden = mask if mask is None or mask.shape[-1] == 1 else mask[..., keys]
+        hidden = mask if mask is None or mask.ndim == 0 or mask.shape[-1] == 1 else mask[..., keys]
         given = {**more, "mask": hidden}
         _compute(temporary, [q, k[..., keys, :], v[..., keys, :]], given, piece, settings, start)
         _compute(temporary, [q, k[..., keys, :], k[..., keys, :]], given, sums, settings, start, _row_sums)
@@ -210,7 +203,7 @@ def _in_key_pieces(
 
 def _row_sums(problem: Attention, device: Device, *arrays: Array) -> None:
     """Queue the largest score and the sum of weights of each query, two columns in the place of the result."""
-    device.run(RowSums(), replace(problem, value_width=2, v=replace(problem.v, column=0)), *arrays)
+    device.run(RowSums(), of_row_sums(problem), *arrays)
 
 
 class _Strided(Labelled):

@@ -106,10 +106,11 @@ LATE: dict[str, tuple[Name, ...]] = {
         {
             "webmm.arguments.attention": (
                 *("attention_of", "attention_shape", "cap_of", "check_counts", "check_lengths", "check_mask"),
-                *("check_resident_counts", "factor_of", "grouped", "grouped_shape", "heads_of", "mask_axes"),
-                *("mask_shape", "seen_by", "shift_of"),
+                *("check_resident_counts", "factor_of", "grouped", "grouped_shape", "heads_of", "keys_at_once"),
+                *("mask_axes", "mask_shape", "of_row_sums", "seen_by", "shift_of"),
             ),
-            "webmm.problems.attention": ("Attention", "Heads"),
+            "webmm.kernels.attention.row_sums": ("RowSums",),
+            "webmm.problems.attention": ("LEAST_SCORE", "Attention", "Heads"),
         },
     ),
     **_late(
