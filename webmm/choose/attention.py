@@ -34,18 +34,24 @@ TILES = (
     *((32, 16, 2, 4, 16), (16, 16, 2, 4, 16), (8, 16, 1, 4, 16)),
 )
 
-# `pipelined` in two teams, from so many workgroups for each that runs at once and up to so many columns: bq, bk, tm, wx
-# and direct. Fitted on an H100 to the device times of 28 settings of this and of `blocked`, for 72 problems, random but
-# for eight: on these, the choice reaches 0.96 of the best one's speed on average, and 0.88 at the tenth percentile.
+# `pipelined` in two teams, from so many workgroups for each that runs at once and up to so many columns: bq, bk, tm,
+# wx, span, direct and unroll. Measured on an H200 under wgpu and Dawn: 71 problems in float32, 60 of them random, each
+# with seven settings. 32 × 32 tiles are the fastest where there is more than one workgroup for each multiprocessor,
+# tiles of 64 keys where there is at most one, and of 16 queries where even these leave multiprocessors idle. On 57
+# other random problems the choice takes 0.87 of the time of settings fitted on an H100 before, with unroll 2.
 TEAMS = (
-    (4.0, 128, 32, 32, 4, 8, "v"),
-    (0.6, 96, 32, 32, 4, 8, "none"),
-    (0.6, 256, 32, 64, 4, 16, "v"),
-    (1.0, 256, 32, 32, 4, 8, "v"),  # with less than 48 KiB of workgroup memory
-    (0.4, 256, 16, 64, 2, 16, "v"),
-    (0.0, 256, 16, 32, 2, 8, "v"),
+    (1.05, 64, 32, 32, 4, 8, 16, "v", 4),
+    (1.05, 128, 32, 32, 4, 8, 32, "v", 4),
+    (0.52, 64, 32, 64, 4, 16, 32, "v", 4),
+    (0.52, 96, 32, 32, 4, 8, 32, "none", 4),  # the former pads rows of v to 128 columns
+    (0.52, 256, 32, 64, 4, 16, 32, "v", 4),
+    (0.52, 128, 32, 32, 4, 8, 32, "v", 4),  # with less than 48 KiB of workgroup memory
+    (1.0, 256, 32, 32, 4, 8, 32, "v", 4),
+    (0.0, 256, 16, 64, 2, 16, 32, "v", 4),
+    (0.0, 256, 16, 32, 2, 8, 32, "v", 2),
 )
-TEAM_SPAN, SHORTEST = 32, 16  # columns at a time; queries or keys up to which `blocked` is faster
+SHORTEST = 16  # queries or keys up to which `blocked` is faster
+LEAST_BK = 32  # keys of a team: with more, there must be some for the second team
 
 # Queries up to which keys are divided among lanes and workgroups, if these are at least LEAST_KEYS.
 FEW, LEAST_KEYS = 8, 256
@@ -177,12 +183,14 @@ def in_teams(problem: Attention, device: Capabilities) -> Iterator[Pipelined]:
     p = problem
     if min(p.queries, p.keys) <= SHORTEST:
         return
-    columns = held(p.width) if p.width <= TEAM_SPAN else _padded(p.width, TEAM_SPAN)
-    for least, most, bq, bk, tm, wx, direct in TEAMS:
+    seen = p.tile_pairs(p.queries)  # keys that any query sees
+    for least, most, bq, bk, tm, wx, span, direct, unroll in TEAMS:
+        columns = held(p.width) if p.width <= span else _padded(p.width, span)
         values, way = _padded(p.value_width, FOUR * wx), _way(device, wx)
-        tile = Pipelined(columns, values, bq, bk, tm, wx, TEAM_SPAN, way, direct, 2)
+        tile = Pipelined(columns, values, bq, bk, tm, wx, span, way, direct, 2, unroll)
         enough = _workgroups(tile, p) >= least * (device.workgroups or AT_ONCE)
-        if enough and max(p.width, p.value_width) <= most and _fits(tile, device):
+        shared = seen > bk or bk == LEAST_BK
+        if enough and shared and max(p.width, p.value_width) <= most and _fits(tile, device):
             yield tile
 
 
