@@ -5,6 +5,7 @@
 // and lanes broadcast q; for weights·v, it holds TN columns, and lanes broadcast the weights, which they hand over
 // through workgroup memory. CPU drivers load from buffers one element and one lane at a time, but run FMAs and shuffles
 // for all lanes at once.
+// Places of rows are computed before the loops over their columns: SwiftShader's compiler moves nothing out of loops.
 // Steps of keys that no query of the tile sees are skipped.
 // Edges: loads beyond the last query or key repeat it. Workgroup memory: TM·TK·LANES·4 bytes. Needs subgroups of LANES
 // lanes or more.
@@ -21,10 +22,10 @@ const SPREAD: u32 = LANES * 4u; // keys, or columns, from a vec4 of a lane to it
 var<workgroup> weights: array<array<vec4f, STEP / 4u>, TM>; // or scores
 
 {{ attention.constants() }}
-{{ attention.load4("q", s.edge_w) }}
+{{ attention.load4("q", s.edge_w, true) }}
 {% if not packed %}
-{{ attention.load4("k", s.edge_w) }}
-{{ attention.load4("v", s.edge_v) }}
+{{ attention.load4("k", s.edge_w, true) }}
+{{ attention.load4("v", s.edge_v, true) }}
 {% endif %}
 {{ attention.store4() }}
 {{ attention.range() }}
@@ -61,6 +62,11 @@ fn main(
 ) {
 {{ attention.tile_of("TM") }}
     let q_base = {{ attention.base("q") }};
+{% for i in range(kernel.a_loads) %}
+{% set row %}start + lane % TM{% if i %} + {{ i }}u * LANES{% endif %}{% endset %}
+{% set inside %}{{ "min" if s.edge_q }}({{ row }}{{ ", params.queries - 1u" if s.edge_q }}){% endset %}
+    let q_row{{ i }} = q_base + {{ inside }} * params.q_strides.z;
+{% endfor %}
 {% if packed %}
     let layer = entry * (params.heads / params.group) + head / params.group;
 {% else %}
@@ -90,11 +96,17 @@ fn main(
 {% if packed %}
         let k_x = k0 / 4u % DEPTH + lane;
         let k_layer = layer * ((params.keys + 4u * DEPTH - 1u) / (4u * DEPTH)) + k0 / 4u / DEPTH;
+{% else %}
+{% for j in quads %}
+{% for n in range(4) %}
+{% set key %}k0 + column + {{ n }}u{{ " + " ~ j ~ "u * SPREAD" if j }}{% endset %}
+        let k_row{{ n }}_{{ j }} = k_base + min({{ key }}, last.y - 1u) * params.k_strides.z;
+{% endfor %}
+{% endfor %}
 {% endif %}
         for (var c = 0u; c < params.width; c += 4u) {
 {% macro q(i) -%}
-{% set row %}start + lane % TM{% if i %} + {{ i }}u * LANES{% endif %}{% endset %}
-load_q4(q_base, {{ "min(" ~ row ~ ", params.queries - 1u)" if s.edge_q else row }}, c)
+load_q4(q_row{{ i }}, c)
 {%- endmacro %}
 {% macro k(j) %}
 {% if packed %}
@@ -104,8 +116,7 @@ load_q4(q_base, {{ "min(" ~ row ~ ", params.queries - 1u)" if s.edge_q else row 
 {% endfor %}
 {% else %}
 {% for n in range(4) %}
-{% set key %}k0 + column + {{ n }}u{{ " + " ~ j ~ "u * SPREAD" if j }}{% endset %}
-            let k_reg{{ n }}_{{ j }} = load_k4(k_base, min({{ key }}, last.y - 1u), c);
+            let k_reg{{ n }}_{{ j }} = load_k4(k_row{{ n }}_{{ j }}, c);
 {% endfor %}
 {% for kk in range(4) %}
 {% set c = "xyzw"[kk] %}
@@ -169,14 +180,17 @@ weights[lane % TM{% if i %} + {{ i }}u * LANES{% endif %}][at / 4u]
 {% set place %}lane{{ " + " ~ j ~ "u * LANES" if j }}, v_y{{ " + " ~ kk ~ "u" if kk }}{% endset %}
             let b_reg{{ kk }}_{{ j }} = textureLoad(v_texture, vec2u({{ place }}), v_layer);
 {% else %}
-{% set key %}min(k0 + at + {{ kk }}u, last.y - 1u){% endset %}
-            let b_reg{{ kk }}_{{ j }} = load_v4(v_base, {{ key }}, column{{ " + " ~ j ~ "u * SPREAD" if j }});
+            let b_reg{{ kk }}_{{ j }} = load_v4(v_row{{ kk }}, column{{ " + " ~ j ~ "u * SPREAD" if j }});
 {% endif %}
 {% endfor %}
 {% endmacro %}
 {% if packed %}
             let v_y = (k0 + at) % DEPTH;
             let v_layer = layer * ((params.keys + DEPTH - 1u) / DEPTH) + (k0 + at) / DEPTH;
+{% else %}
+{% for kk in range(4) %}
+            let v_row{{ kk }} = v_base + min(k0 + at + {{ kk }}u, last.y - 1u) * params.v_strides.z;
+{% endfor %}
 {% endif %}
 {{ multiply("acc", fours, p, v) }}
         }

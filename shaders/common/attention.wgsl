@@ -37,12 +37,17 @@ const LOG2E: f32 = 1.44269504;
 params.{{ x }}_offset + entry * params.{{ x }}_strides.x + {{ number }} * params.{{ x }}_strides.y
 {%- endmacro %}
 
-{# load_X4(base, token, column): four columns as vec4f, zeros beyond the last one if `edge`. #}
-{% macro load4(x, edge) %}
+{# load_X4(base, token, column): four columns as vec4f, zeros beyond the last one if `edge`. If `rows`, it is
+   load_X4(place, column), of the row that begins at `place`. #}
+{% macro load4(x, edge, rows=false) %}
 {% set columns = "width" if x in "qk" else "value_width" %}
 // Four columns of {{ x }}, from `column` on{{ "; zeros beyond the last one" if edge }}
+{% if rows %}
+fn load_{{ x }}4(place: u32, column: u32) -> vec4f {
+{% else %}
 fn load_{{ x }}4(base: u32, token: u32, column: u32) -> vec4f {
     let place = base + token * params.{{ x }}_strides.z;
+{% endif %}
 {% if s["vec_" ~ x] %}
 {% if edge %}
     let at = min(column, params.{{ columns }} - 4u);
