@@ -1,6 +1,7 @@
 // @ts-check
 /** The bundle that `webmm bundle` writes: kernels, problems, the choice and templates, translated to JavaScript, and shipped measurements. */
 
+import { once } from "./engine/guard.js";
 import { ConfigError, WebmmError, inWords } from "./errors.js";
 import { Kernel } from "./kernels.js";
 import { know } from "./ops.js";
@@ -36,10 +37,7 @@ const SCHEMA = "webmm.bundle/2";
 provide("webmm.wgsl.render.filled_in", filledIn);
 provide("webmm.arguments.options.spelled", spelled);
 
-/** Loads the files of a bundle, modules and others, by their paths below its folder. @typedef {{module: (path: string) => Promise<any>, read: (path: string) => Promise<ArrayBuffer>}} Source */
-
-/** @param {Record<string, any>} object @param {(value: any) => unknown} f @returns {Dict} f of each value, by name */
-const mapped = (object, f) => new Dict(Object.entries(object).map(([name, value]) => [name, f(value)]));
+/** Where the files of a bundle are, by their paths below its folder: modules, and others. @typedef {{module: (path: string) => Promise<any>, url: (path: string) => URL}} Source */
 
 /** A loaded bundle. Templates are loaded when a kernel needs them. */
 export class Bundle {
@@ -47,11 +45,9 @@ export class Bundle {
   static source = served(new URL("./bundle/", import.meta.url));
 
   #source;
-  /** @type {Map<string, Promise<unknown>>} */
-  #modules = new Map();
+  /** @type {Map<string, Promise<any>>} modules and other files that are loaded once, by their paths */
+  #loaded = new Map();
   #kernels = new Dict();
-  /** @type {Promise<Lessons> | null} */
-  #lessons = null;
 
   /** @param {Index} index @param {Core} core @param {Source} source */
   constructor(index, core, source) {
@@ -74,7 +70,7 @@ export class Bundle {
   static async load(base) {
     const source =
       base === undefined ? Bundle.source : served(new URL(String(base).replace(/\/?$/, "/"), import.meta.url));
-    const [text, core] = await Promise.all([source.read("index.json"), source.module("core.js")]);
+    const [text, core] = await Promise.all([contents(source, "index.json"), imported(source, "core.js")]);
     const index = JSON.parse(new TextDecoder().decode(text));
     if (index.schema !== SCHEMA)
       throw new ConfigError(`the bundle has schema ${index.schema}; this version of webmm.js reads ${SCHEMA}`);
@@ -83,12 +79,10 @@ export class Bundle {
 
   /** @param {Record<string, any>} row @returns {Python} a translated `Record` */
   record(row) {
-    const names = dataclasses.fields(this.core.Record).map(({ name }) => name);
-    const given = names.filter((name) => row[name] !== undefined).map((name) => [name, row[name]]);
-    return call(this.core.Record, [], {
-      ...Object.fromEntries(given),
-      config: new Dict(Object.entries(row.config ?? {})),
-    });
+    const known = dataclasses.fields(this.core.Record).map(({ name }) => [name, row[name]]);
+    const given = known.filter(([, value]) => value !== undefined);
+    const config = new Dict(Object.entries(row.config ?? {}));
+    return call(this.core.Record, [], { ...Object.fromEntries(given), config });
   }
 
   /** Load the cost models of an adapter's vendor, 100 KB each, by name. @param {string} adapter @returns {Promise<Dict>} */
@@ -103,7 +97,7 @@ export class Bundle {
 
   /** @param {string} path below the bundle's folder @returns {Promise<ArrayBuffer>} */
   file(path) {
-    return this.#source.read(path);
+    return contents(this.#source, path);
   }
 
   /** @param {string} op @param {string} name of a stage @returns {Promise<Translated | null>} naga's translations of its default, or null if the bundle has none */
@@ -119,22 +113,12 @@ export class Bundle {
 
   /** @returns {Promise<Lessons>} loaded once */
   lessons() {
-    this.#lessons ??= this.packed("learn/index").catch((error) => {
-      this.#lessons = null; // the next call tries again
-      throw error;
-    });
-    return /** @type {Promise<Lessons>} */ (this.#lessons);
+    return once(this.#loaded, "learn/index", () => this.packed("learn/index"));
   }
 
   /** @param {string} path of a module below the bundle's folder @returns {Promise<any>} loaded once */
   module(path) {
-    let module = this.#modules.get(path);
-    if (!module) {
-      module = this.#source.module(path);
-      module.catch(() => this.#modules.delete(path)); // the next call tries again
-      this.#modules.set(path, module);
-    }
-    return module;
+    return once(this.#loaded, path, () => imported(this.#source, path));
   }
 
   /** @param {string} op @returns {Promise<Core>} the exports of core.js, and those of the op's own module if it has one, which is loaded once */
@@ -201,21 +185,15 @@ export class Bundle {
   /** @param {string} name of a stage @param {string} [op] @returns {KernelRow} its summary, the stage that it follows, and its tunables */
   stage(name, op = "gemm") {
     const cls = this.core.kernel_class(name, op);
+    /** @type {any[]} */
     const tunables = dataclasses.fields(cls).map(({ name, default: value, metadata }) => ({
-      name,
-      default: value,
-      doc: metadata.get("doc"),
-      candidates: metadata.get("candidates"),
+      ...{ name, default: value },
+      ...Object.fromEntries(metadata),
     }));
     return { name, summary: cls.summary, follows: cls.follows, tunables };
   }
 
-  /**
-   * @param {string} name of a stage
-   * @param {Config} [config] tunables that differ from the defaults
-   * @param {string} [op]
-   * @returns {Kernel} throws ConfigError if no device could run this configuration
-   */
+  /** @param {string} name of a stage @param {Config} [config] tunables that differ from the defaults @param {string} [op] @returns {Kernel} throws ConfigError if no device could run this configuration */
   kernel(name, config = {}, op = "gemm") {
     const kernel = this.configure(name, config, op);
     const reason = kernel.invalid();
@@ -231,7 +209,9 @@ export class Bundle {
 
   /** @param {string} name of a stage @param {Config | undefined} config tunables that differ from the defaults @param {string} op @returns {Python} the translated kernel, which may be invalid */
   configure(name, config, op) {
-    return this.core.configure(name, mapped(config ?? {}, String), op);
+    const settings = new Dict();
+    for (const [tunable, value] of Object.entries(config ?? {})) settings.set(tunable, String(value));
+    return this.core.configure(name, settings, op);
   }
 }
 
@@ -246,49 +226,37 @@ const moduleOf = (template) => `templates/${template.replace(/\.wgsl$/, ".js")}`
 
 /** @param {URL} folder @returns {Source} the files below a folder, by import and fetch */
 function served(folder) {
-  const module = (/** @type {string} */ path) =>
-    import(/* @vite-ignore */ /* webpackIgnore: true */ String(new URL(path, folder)));
-  return {
-    module: (path) => imported(path, () => module(path)),
-    read: (path) => contents(path, new URL(path, folder)),
-  };
+  const url = (/** @type {string} */ path) => new URL(path, folder);
+  return { url, module: (path) => import(/* @vite-ignore */ /* webpackIgnore: true */ String(url(path))) };
 }
 
 /**
  * The source of the npm package: each file has its own import or URL, which bundlers recognise and rewrite.
  * @param {Record<string, () => Promise<any>>} modules @param {Record<string, URL>} files @returns {Source}
  */
-export const packed = (modules, files) => ({
-  module: (path) => imported(path, modules[path]),
-  read: (path) => contents(path, files[path]),
-});
+export const packed = (modules, files) => ({ module: (path) => modules[path](), url: (path) => files[path] });
 
-/** @param {string} path @param {() => Promise<any>} load @returns {Promise<any>} a module of the bundle */
-async function imported(path, load) {
+/** @param {Source} source @param {string} path @returns {Promise<any>} a module of the bundle */
+async function imported(source, path) {
   try {
-    return await load();
+    return await source.module(path);
   } catch (error) {
-    throw new WebmmError(
-      `${path} could not be loaded (${inWords(error)}): you may be offline, and the file is not cached`,
-      error,
-    );
+    const words = `${path} could not be loaded (${inWords(error)}): you may be offline, and the file is not cached`;
+    throw new WebmmError(words, error);
   }
 }
 
-/** @param {string} path @param {URL} url @returns {Promise<ArrayBuffer>} */
-async function contents(path, url) {
+/** @param {Source} source @param {string} path @returns {Promise<ArrayBuffer>} a file of the bundle */
+async function contents(source, path) {
+  const url = source.url(path);
   if (url.protocol === "file:") {
     // @ts-ignore: node, which does not fetch files
     const { readFile } = await import("node:fs/promises");
-    const bytes = await readFile(url);
-    return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength);
+    return new Uint8Array(await readFile(url)).buffer;
   }
-  let response;
-  try {
-    response = await fetch(url);
-  } catch (error) {
+  const response = await fetch(url).catch((error) => {
     throw new WebmmError(`${path} could not be loaded: you may be offline, and the file is not cached`, error);
-  }
+  });
   if (!response.ok) throw new WebmmError(`${path} could not be loaded: the server responded with ${response.status}`);
   return response.arrayBuffer();
 }

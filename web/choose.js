@@ -2,8 +2,8 @@
 /** The choice of kernels: translated Python code decides whether a kernel can run on a device and which is likely the fastest. */
 
 import { LIMITS, SIZE_CONTROL } from "./engine/adapters.js";
-import { ProblemError, UnsupportedError } from "./errors.js";
-import { Dict, dataclasses, frozenset, provide, str } from "./python.js";
+import { ProblemError } from "./errors.js";
+import { Dict, frozenset, provide } from "./python.js";
 import { hyphened } from "./text.js";
 
 /** @import { Python } from "./bundle.js" */
@@ -33,28 +33,21 @@ export class Choices {
   /** @param {Device} device */
   constructor(device) {
     const { info, limits, features, matrix, bundle } = device;
-    const { core } = bundle;
     this.device = device;
-    this.core = core;
-    const shapes = matrix.map(({ operands, result, m, n, k }) => new core.MatrixShape(operands, result, m, n, k));
-    const [lanes, ...others] = features.has("subgroups") ? sizes(info, core.SIZES) : [];
-    const least = new core.Capabilities(
-      info.name,
+    this.core = bundle.core;
+    /** @type {Python} the translated `Browser`: what the translated choice reads of the device */
+    this.described = this.core.browser_of(
+      [info.name, info.vendor, info.kind, info.driver, info.engine],
+      [info.subgroup, info.subgroupMax],
       new Dict(LIMITS.map((name) => [hyphened(name), limits[name]])),
       frozenset(features),
-      0,
-      lanes ?? 0,
-      frozenset(shapes),
+      matrix.map(({ operands, result, m, n, k }) => new this.core.MatrixShape(operands, result, m, n, k)),
     );
-    /** @type {Python} the device's limits and features, as a translated `Capabilities` */
-    this.capabilities = dataclasses.replace(least, { other_sizes: others });
-    /** The attributes of a Python `Device` that the translated choice reads. */
-    this.described = {
-      info: { name: named(info), driver: info.driver, kind: kindOf(info) },
-      engine: { name: core.engine_of_record(info.engine) },
-      capabilities: this.capabilities,
-      rates: new Dict(),
-    };
+  }
+
+  /** The device's limits and features, as a translated `Capabilities`. */
+  get capabilities() {
+    return this.described.capabilities;
   }
 
   /** Load the cost models for the adapter, if there are any. */
@@ -69,82 +62,51 @@ export class Choices {
   async findSizes() {
     const { device, core, capabilities } = this;
     if (!device.features.has(SIZE_CONTROL) || !capabilities.other_sizes.length) return;
-    const every = [capabilities.subgroup_size, ...capabilities.other_sizes];
-    const able = await Promise.all(every.map((lanes) => this.#canAsk(lanes)));
-    const [lanes, ...others] = every.filter((_, i) => able[i]);
-    if (lanes === undefined) return;
-    const unasked = every.filter((_, i) => !able[i]); // which the driver may still choose for shaders that do not ask
-    const sized = { subgroup_size: lanes, other_sizes: [...others, ...unasked] };
-    this.capabilities = dataclasses.replace(capabilities, sized);
-    this.described.capabilities = this.capabilities;
+    /** @type {number[]} */
+    const every = capabilities.subgroup_sizes;
+    const asked = await Promise.allSettled(every.map((lanes) => this.#ask(lanes)));
+    const able = every.filter((_, i) => asked[i].status === "fulfilled");
+    this.described.capabilities = core.asking(capabilities, able);
   }
 
-  /** @param {number} lanes @returns {Promise<boolean>} whether the engine compiles a shader that asks for this size */
-  async #canAsk(lanes) {
+  /** Compile a shader that asks for this size of subgroups. @param {number} lanes */
+  async #ask(lanes) {
     const settings = { dialect: "tint", invocations: 128, pinned: lanes };
     const code = await this.device.bundle.text("probe/subgroup.wgsl", settings);
-    /** @type {import("./bundle.js").Binding} */
-    const heard = { binding: 0, name: "heard", type: "storage", wgsl_type: "" };
-    return this.device.pipelines.of(code, "probe/subgroup", [heard]).then(
-      () => true,
-      () => false,
-    );
+    await this.device.pipelines.of(code, "probe/subgroup", [
+      { binding: 0, name: "heard", type: "storage", wgsl_type: "" },
+    ]);
+  }
+
+  /** Return `described`, for a choice that begins now: by this device's records and models, for its engine. */
+  #now() {
+    [learned, models] = [this.#learned, this.#models];
+    this.described.spelling = this.device.spelling;
+    return this.described;
   }
 
   /** @param {Python} kernel @param {Python} problem @returns {string | null} why `kernel` cannot compute `problem` on this device, or null if it can */
   refused(kernel, problem) {
-    const { info, spelling } = this.device;
-    const sizes = [info.subgroup, info.subgroupMax];
-    return this.core.refused(kernel, problem, this.capabilities, sizes, spelling);
+    return this.core.refused(kernel, problem, this.#now());
   }
 
-  /** @param {Python} kernel @returns {Python} the kernel in the spelling that the engine compiles, if it has a choice of spellings */
-  #spelled(kernel) {
-    const { spelling } = this.device;
-    return spelling && kernel.config.has("spelling") ? dataclasses.replace(kernel, { spelling }) : kernel;
-  }
-
-  /** @param {Python} problem @returns {Dict} the kernels that are worth trying, best first, with the reasons */
-  #candidates(problem) {
-    [learned, models] = [this.#learned, this.#models];
-    return this.core.candidates(problem, this.described, "cached");
-  }
-
-  /**
-   * @param {string} name
-   * @param {Problem | Python} [p]
-   * @returns {Kernel} the stage's representative configuration for this device: for matrix units, with the largest fragments
-   *   and with tiles that suit `p`
-   */
+  /** @param {string} name @param {Problem | Python} [p] @returns {Kernel} the stage's representative configuration for this device, with tiles that suit `p` */
   stage(name, p) {
-    const { bundle, info } = this.device;
-    const cls = this.core.kernel_class(name, "gemm");
-    if (info.kind === "cpu") return bundle.wrap(this.core.light(cls));
-    return bundle.wrap(this.#made(cls, p ? bundle.problem(p) : null));
-  }
-
-  /** @param {Python} cls @param {Python | null} problem @returns {Python} the stage as the choice makes it for `problem`, or else for this device */
-  #made(cls, problem) {
-    const made = problem ? [...this.#candidates(problem).keys()] : [];
-    const fitting = made.find((/** @type {Python} */ kernel) => kernel.constructor === cls);
-    return this.#spelled(fitting ?? cls.on(this.capabilities));
+    const { bundle } = this.device;
+    return bundle.wrap(this.core.stage_for(name, p ? bundle.problem(p) : null, this.#now()));
   }
 
   /** @param {Kernel} kernel @param {Python} problem @returns {Kernel} the kernel; if it is for matrix units, and the device has any, the one that the choice makes for these */
   fitted(kernel, problem) {
-    const { bundle, matrix } = this.device;
-    return kernel.matrix && matrix.length ? bundle.wrap(this.#made(kernel.of.constructor, problem)) : kernel;
+    return this.device.bundle.wrap(this.core.fitted(kernel.of, problem, this.#now()));
   }
 
   /** The page's configurations of each stage for this device, the default first. @returns {Map<string, Kernel[]>} */
   get kernels() {
-    const { bundle } = this.device;
-    const every = (/** @type {Python} */ cls) =>
-      this.core
-        .configurations(cls, this.capabilities)
-        .map((/** @type {Python} */ kernel) => bundle.wrap(this.#spelled(kernel)));
-    this.#kernels ??= new Map(this.core.offered().map((/** @type {Python} */ cls) => [cls.name, every(cls)]));
-    return this.#kernels;
+    const [{ core, device }, described] = [this, this.#now()];
+    const wrapped = (/** @type {Python} */ kernel) => device.bundle.wrap(core.spelled(kernel, described));
+    const every = (/** @type {Python} */ cls) => core.configurations(cls, this.capabilities).map(wrapped);
+    return (this.#kernels ??= new Map(core.offered().map((/** @type {Python} */ cls) => [cls.name, every(cls)])));
   }
 
   /**
@@ -167,30 +129,8 @@ export class Choices {
   chosen(problem) {
     const known = this.#chosen.get(problem);
     if (known) return known;
-    const reasons = new Set();
-    for (const candidate of this.#candidates(problem).keys()) {
-      const kernel = this.#spelled(candidate);
-      const reason = this.refused(kernel, problem);
-      if (reason === null) {
-        this.#chosen.set(problem, kernel);
-        return kernel;
-      }
-      reasons.add(`${kernel.name} ${reason}`);
-    }
-    throw new UnsupportedError(
-      `no kernel can compute ${str(problem)} on ${this.capabilities.name}: ${[...reasons].join("; ")}`,
-    );
+    const kernel = this.core.first_able(problem, this.#now());
+    this.#chosen.set(problem, kernel);
+    return kernel;
   }
 }
-
-/** @param {Device["info"]} info @param {number[]} all that WebGPU allows @returns {number[]} the sizes of subgroups that shaders may have, the least first; on a CPU they are constant */
-const sizes = (info, all) => [
-  info.subgroup,
-  ...all.filter((lanes) => info.kind !== "cpu" && lanes > info.subgroup && lanes <= info.subgroupMax),
-];
-
-/** @param {Device["info"]} info @returns {string} the adapter's name with its vendor first, so that records and models of the same vendor are found */
-const named = ({ name, vendor }) => (name.toLowerCase().startsWith(vendor.toLowerCase()) ? name : `${vendor} ${name}`);
-
-/** @param {Device["info"]} info @returns {string} the kind by which the rates of an unknown GPU are assumed: browsers do not say it, but NVIDIA's are cards */
-const kindOf = ({ kind, vendor }) => (kind === "cpu" ? "cpu" : /^nvidia$/i.test(vendor) ? "discrete" : "other");

@@ -27,33 +27,30 @@ export class Kernel {
     return this.bundle.stage(this.name, this.of.op);
   }
 
-  /** @returns {string} the kernel's name and the settings that differ from the defaults */
+  /** The kernel's name and the settings that differ from the defaults. */
   get label() {
     const defaults = new this.of.constructor().config;
     const changed = Object.entries(this.config).filter(([name, value]) => value !== defaults.get(name));
-    return [this.name, ...changed.map(([name, value]) => `${name}=${value}`)].join(" ");
+    return [this.name, ...changed.map((setting) => setting.join("="))].join(" ");
   }
 
   /** The fragments that it needs matrix units for, or null if it uses none. @returns {Fragments | null} */
   get matrix() {
-    const shape = this.of.matrix_shape;
-    if (!shape) return null;
-    const { operands, result, m, n, k } = shape;
-    return { operands, result, m, n, k, lanes: this.of.subgroup, spelling: String(this.config.spelling ?? "current") };
+    const { matrix_shape: shape, subgroup: lanes } = this.of;
+    return shape && { ...shape, lanes, spelling: String(this.config.spelling ?? "current") };
   }
 
-  /** @returns {number} invocations per workgroup */
+  /** Invocations per workgroup. @returns {number} */
   get invocations() {
     return this.of.invocations;
   }
 
-  /** @returns {string[]} the dtypes that it multiplies */
+  /** The dtypes that it multiplies. @returns {string[]} */
   get dtypes() {
-    const { core } = this.bundle;
-    const suited = core.FLOATS.filter(
-      (/** @type {any} */ dtype) => this.of.unsuited(this.bundle.problem({ m: 1, n: 1, k: 1, dtype })) === null,
+    const names = this.bundle.core.FLOATS.map((/** @type {Python} */ { name }) => name);
+    return names.filter(
+      (/** @type {any} */ dtype) => !this.of.unsuited(this.bundle.problem({ m: 1, n: 1, k: 1, dtype })),
     );
-    return suited.map((/** @type {any} */ dtype) => dtype.name);
   }
 
   /** @param {Problem} p @returns {Promise<string>} the WGSL that computes `p` */

@@ -3,61 +3,39 @@
 
 import { filled } from "./bench.js";
 import { Checker, errorBound } from "./check.js";
-import { ConfigError, ProblemError, UnsupportedError } from "./errors.js";
 import { ELEMENTS, HostArray } from "./host.js";
 import { Matrix } from "./matrix.js";
 import { Dict } from "./python.js";
+import { grouped } from "./text.js";
 import { within } from "./webmm.js";
 
 /** @import { Device, DeviceArray, Launch, Problem } from "./webmm.js" */
 /** What a host must know to run a text, as `webmm kernel` takes it: comma-separated words, but tunables, which spaces separate. @typedef {{bindings: string, uniform: string, grid: string, tunables: string}} Said */
 
-const MATRICES = ["a", "b", "c"];
-const LENGTHS = ["m", "n", "k"];
 const GUARD = 1024; // elements after each matrix: NaN after the operands, so that a sum has it if it reads beyond,
 const UNTOUCHED = 0x42; // and after C numbers of these bytes, which no text writes by chance
 const TIMEOUT = 20; // seconds for one run
 
-/** A text with its bindings, the members of its uniform and its grid; `webmm.foreign.Foreign` in Python. */
+/** A text with what a host must know to run it; `of` is the translated `webmm.foreign.pasted.Pasted`. */
 export class Pasted {
   name = "pasted.wgsl"; // in records: no stage's name has a point
-  label = "your text";
   matrix = null;
 
-  /** @param {Device} device @param {string} text @param {string[]} bindings @param {string[]} uniform @param {any} grid translated `Counts` @param {[string, number][]} config its tunables */
-  constructor(device, text, bindings, uniform, grid, config) {
+  /** @param {Device} device @param {any} of */
+  constructor(device, of) {
     this.device = device;
-    this.config = Object.fromEntries(config);
-    if (config.length) this.label += ` with ${config.map((pair) => pair.join(" = ")).join(", ")}`;
-    this.bindings = bindings;
-    this.uniform = uniform;
-    this.grid = grid;
-    const read = bindings.map((name) => (name === "c" ? "storage" : "read-only-storage"));
-    this.layout = [...(uniform.length ? ["uniform"] : []), ...read].map((type, binding) => ({
-      binding,
-      name: "",
-      type,
-    }));
-    this.code = `${text}\n// ${bindings}; ${uniform}`; // pipelines are kept by their text
+    this.of = of;
+    /** @type {string} */
+    this.label = of.label;
+    /** @type {Record<string, number>} its tunables */
+    this.config = Object.fromEntries(of.config);
   }
 
   /** @param {Device} device @param {string} text @param {Said} said @param {boolean} tuned refuse a text without tunables @returns {Promise<Pasted[]>} one for each combination of tunables; throws ConfigError if it makes no sense */
-  static async each(device, text, said, tuned) {
-    const foreign = await device.bundle.module("foreign.js");
-    const { Counts, check_names, check_tunables, combinations, tunables_of, with_constants } = foreign;
-    const [bindings, uniform] = [words(said.bindings), words(said.uniform)];
-    if (!text.trim()) throw new ConfigError("there is no text: paste a compute shader that multiplies matrices");
-    if ([...bindings].sort().join() !== MATRICES.join())
-      throw new ConfigError(`Bindings must name a, b and c, each once, not ${JSON.stringify(said.bindings)}`);
-    check_names(uniform, LENGTHS, "Uniform");
-    const tunables = tunables_of(said.tunables.split(/\s+/).filter(Boolean));
-    check_tunables(text, "your text", tunables, LENGTHS);
-    const grid = new Counts(said.grid, [...LENGTHS, ...tunables.keys()]);
-    const tried = tuned || tunables.size ? combinations(tunables) : [new Dict()];
-    return tried.map(
-      (/** @type {any} */ config) =>
-        new Pasted(device, with_constants(text, config), bindings, uniform, grid, [...config]),
-    );
+  static async each(device, text, { bindings, uniform, grid, tunables }, tuned) {
+    const { pasted } = await device.bundle.module("foreign.js");
+    const found = pasted(text, bindings, uniform, grid, tunables, tuned);
+    return found.map((/** @type {any} */ of) => new Pasted(device, of));
   }
 
   /**
@@ -66,20 +44,18 @@ export class Pasted {
    * @returns {Promise<Launch>} throws ShaderError for a text that does not compile or has other bindings, UnsupportedError for a grid beyond the limits
    */
   async launch({ m, n, k }, a, b, c) {
-    const { device } = this;
-    const lengths = new Map(Object.entries({ m, n, k }));
-    const grid = this.grid.of(new Dict([...lengths, ...Object.entries(this.config)]));
-    const most = device.limits.maxComputeWorkgroupsPerDimension;
-    const what = `the grid ${this.grid.text} has`;
-    if (Math.min(...grid) < 1) throw new ProblemError(`${what} no workgroups for m=${m}, n=${n}, k=${k}: ${grid}`);
-    if (Math.max(...grid) > most)
-      throw new UnsupportedError(`${what} ${Math.max(...grid)} workgroups along an axis; the limit is ${most}`);
-    const pipeline = await device.pipelines.of(this.code, this.label, /** @type {any} */ (this.layout));
+    const { device, label } = this;
+    const { text, bindings, uniform, types } = this.of;
+    /** @type {Record<string, number>} */
+    const lengths = { m, n, k };
+    const grid = this.of.workgroups(new Dict(Object.entries(lengths)), device.limits.maxComputeWorkgroupsPerDimension);
+    const layout = types.map((/** @type {any} */ type, /** @type {number} */ binding) => ({ binding, name: "", type }));
+    const code = `${text}\n// ${bindings}; ${uniform}`; // pipelines are kept by their text
+    const pipeline = await device.pipelines.of(code, label, layout);
     const arrays = new Map(Object.entries({ a, b, c }));
-    /** @type {GPUBindingResource[]} */
-    const resources = this.bindings.map((name) => ({ buffer: /** @type {DeviceArray} */ (arrays.get(name)).buffer }));
-    if (this.uniform.length) {
-      const members = Uint32Array.from({ length: 4 }, (_, i) => lengths.get(this.uniform[i]) ?? 0);
+    const resources = bindings.map((/** @type {string} */ name) => ({ buffer: arrays.get(name)?.buffer }));
+    if (uniform.length) {
+      const members = Uint32Array.from({ length: 4 }, (_, i) => lengths[uniform[i]] ?? 0);
       resources.unshift({ buffer: await device.launches.uniform(members) });
     }
     return [{ pipeline, bindGroup: await device.launches.bind(pipeline, resources), grid }];
@@ -96,12 +72,8 @@ export class Pasted {
     /** @type {DeviceArray[]} */
     const arrays = [];
     try {
-      for (const [matrix, size] of /** @type {[Matrix | null, number][]} */ ([
-        [a, m * k],
-        [b, k * n],
-        [null, m * n],
-      ]))
-        arrays.push(await guarded(device, matrix, size, dtype));
+      for (const operand of [a, b]) arrays.push(await guarded(device, operand, operand.size, dtype));
+      arrays.push(await guarded(device, null, m * n, dtype));
       const launch = await this.launch(p, arrays[0], arrays[1], arrays[2]);
       await device.queue(this.label, launch);
       await within(TIMEOUT, `${this.label} at ${m}×${n}×${k}`, device.synchronize());
@@ -118,15 +90,10 @@ export class Pasted {
   }
 }
 
-/** @param {string} text @returns {string[]} its comma-separated words */
-function words(text) {
-  return text.split(",").flatMap((word) => word.trim() || []);
-}
-
 /** @param {Device} device @param {Matrix | null} matrix null for C, which is NaN at first @param {number} size its elements @param {import("./webmm.js").DType} dtype @returns {Promise<DeviceArray>} followed by guard elements */
 function guarded(device, matrix, size, dtype) {
   const end = size + GUARD;
-  const bytes = new Uint8Array(end * ELEMENTS[dtype].of(0).BYTES_PER_ELEMENT).fill(255);
+  const bytes = new Uint8Array(end * ELEMENTS[dtype].itemsize).fill(255);
   if (matrix) bytes.set(new Uint8Array(matrix.data.buffer, matrix.data.byteOffset, matrix.data.byteLength));
   else bytes.fill(UNTOUCHED, (bytes.length / end) * size);
   return filled(device, bytes.buffer, { dtype: { name: dtype }, end });
@@ -139,7 +106,6 @@ function strays(data, size) {
   const written = [];
   for (let at = size; at < data.length; at++)
     if (bytes.subarray(at * each, (at + 1) * each).some((byte) => byte !== UNTOUCHED)) written.push(at);
-  return written.length
-    ? `${written.length.toLocaleString("en")} elements beyond the end of C were written, first element ${written[0].toLocaleString("en")} of its buffer`
-    : "";
+  const first = written.length && `first element ${grouped(written[0])} of its buffer`;
+  return first ? `${grouped(written.length)} elements beyond the end of C were written, ${first}` : "";
 }

@@ -4,7 +4,7 @@
  * generated as in Python, and a result must have the fingerprint of Python's result.
  */
 
-import { blank, filled } from "./bench.js";
+import { filled, opened } from "./bench.js";
 import { breathe } from "./check.js";
 import { orFree } from "./engine/guard.js";
 import { toHalf } from "./half.js";
@@ -90,11 +90,8 @@ export class PreparedCase {
 
   /** The stages of the ladder: of kernels with equal labels, for different subgroup sizes, the first that can run. */
   get stages() {
-    const all = this.rungs;
-    return [...new Set(all.map(({ label }) => label))].map((label) => {
-      const variants = all.filter((rung) => rung.label === label);
-      return variants.find((rung) => !this.reason(rung)) ?? variants[0];
-    });
+    const alike = [...Map.groupBy(this.rungs, ({ label }) => label).values()];
+    return alike.map((variants) => variants.find((rung) => !this.reason(rung)) ?? variants[0]);
   }
 
   /** Generate the inputs and upload them. */
@@ -122,34 +119,33 @@ export class PreparedCase {
     return this.device.reason(rung.kernel, this.known.problem);
   }
 
-  /** The smaller problems of the ladder; their inputs are not filled. */
+  /** The smaller problems of the ladder; their inputs are not filled, and are freed after the run. */
   *probes() {
-    const smaller = this.others.map((known) => new PreparedCase(this.device, known, []));
-    const fitting = smaller.filter(
-      ({ problem }) => problem.flops < this.problem.flops && problem.dtype === this.problem.dtype,
-    );
-    for (const on of fitting.sort((x, y) => x.problem.flops - y.problem.flops)) {
+    const { flops, dtype } = this.problem;
+    const others = this.others.map((known) => new PreparedCase(this.device, known, []));
+    const smaller = others.filter(({ problem }) => problem.flops < flops && problem.dtype === dtype);
+    for (const on of smaller.sort((x, y) => x.problem.flops - y.problem.flops)) {
       const same = (/** @type {Rung} */ rung) => on.stages.find(({ label }) => label === rung.label) ?? rung;
-      yield { problem: on.problem, open: (/** @type {Rung} */ rung) => on.open(same(rung)) };
+      try {
+        yield { problem: on.problem, open: (/** @type {Rung} */ rung) => on.open(same(rung)) };
+      } finally {
+        on.free();
+      }
     }
   }
 
   /** @param {Rung} rung */
-  open({ kernel }) {
+  async open({ kernel }) {
     const { device } = this;
     const { problem } = this.known;
-    /** @type {DeviceArray[]} */
-    const mine = [];
-    const free = () => mine.forEach((array) => array.free());
-    const own = async (/** @type {Promise<DeviceArray>} */ made) => mine[mine.push(await made) - 1];
-    return orFree(free, async () => {
-      const result = await own(blank(device, problem));
-      const arrays = [];
-      for (const { name, end, dtype, written } of problem.buffers())
-        arrays.push(written ? result : (this.#inputs.get(name) ?? (await own(device.empty([end], dtype.name)))));
-      const launch = await device.launches.get(kernel.of, problem, arrays);
-      return { launch, verdict: () => this.#verdict(result), free };
-    });
+    const extents = problem.buffers();
+    for (const { name, end, dtype, written } of extents)
+      if (!written && !this.#inputs.has(name)) this.#inputs.set(name, await device.empty([end], dtype.name));
+    const launch = (/** @type {DeviceArray} */ result) => {
+      const arrays = extents.map((/** @type {any} */ { name }) => this.#inputs.get(name) ?? result);
+      return device.launches.get(kernel.of, problem, arrays);
+    };
+    return opened(device, problem, launch, (result) => this.#verdict(result));
   }
 
   /** @param {DeviceArray} result @returns {Promise<Verdict>} */
@@ -180,9 +176,7 @@ export async function knownLadder(device, number) {
   const cases = known.map((each) => new PreparedCase(device, each, known));
   const on = (/** @type {string} */ size, /** @type {string} */ dtype) =>
     /** @type {PreparedCase} */ (cases.find(({ problem }) => shape(problem) === size && problem.dtype === dtype));
-  const options = (/** @type {(task: KnownTask) => string} */ name) =>
-    [...new Set(cases.map(({ problem }) => name(problem)))].map(
-      (each) => /** @type {[string, string]} */ ([each, each]),
-    );
+  /** @type {(name: (task: KnownTask) => string) => [string, string][]} */
+  const options = (name) => [...new Set(cases.map(({ problem }) => name(problem)))].map((each) => [each, each]);
   return { first: cases[0], on, others, sizes: options(shape), dtypes: options((task) => task.dtype) };
 }

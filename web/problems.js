@@ -17,27 +17,11 @@ export const flopsOf = (p) => p.flops ?? 2 * p.m * p.n * p.k;
 /** @param {Problem} p @returns {number} the bytes of A, B and C: the least that a kernel must read and write */
 export const bytesOf = (p) => (p.m * p.k + p.k * p.n + p.m * p.n) * ITEM_SIZE[p.dtype];
 
-/** Throw ProblemError for sizes that are not positive integers, or too large to index. @param {Problem} p */
-export function checkSizes(p) {
-  for (const name of /** @type {const} */ (["m", "n", "k"])) {
-    if (!Number.isInteger(p[name]) || p[name] < 1)
-      throw new ProblemError(`${name} must be a whole number of at least 1`);
-  }
-  for (const [name, size] of [
-    ["A", p.m * p.k],
-    ["B", p.k * p.n],
-    ["C", p.m * p.n],
-  ]) {
-    if (Number(size) > MAX_ELEMENTS) {
-      throw new ProblemError(`${name} would have ${grouped(Number(size))} elements; a shader indexes at most 2³²`);
-    }
-  }
-}
-
 /**
  * The product of two matrices as a problem.
  * @param {{rows: number, columns: number, dtype: DType}} a @param {{rows: number, columns: number, dtype: DType}} b
- * @returns {Problem} throws ProblemError if shapes or dtypes do not match
+ * @returns {Problem} throws ProblemError if shapes or dtypes do not match, and for sizes that are not positive integers, or too
+ *   large to index
  */
 export function problemOf(a, b) {
   if (a.columns !== b.rows) {
@@ -47,7 +31,11 @@ export function problemOf(a, b) {
   }
   if (a.dtype !== b.dtype)
     throw new ProblemError(`A is ${a.dtype} and B is ${b.dtype}; convert one with .as("float32")`);
-  const p = { m: a.rows, n: b.columns, k: a.columns, dtype: a.dtype };
-  checkSizes(p);
-  return p;
+  const [m, n, k] = [a.rows, b.columns, a.columns];
+  for (const [name, size] of Object.entries({ m, n, k }))
+    if (!Number.isInteger(size) || size < 1) throw new ProblemError(`${name} must be a whole number of at least 1`);
+  for (const [name, size] of Object.entries({ A: m * k, B: k * n, C: m * n }))
+    if (size > MAX_ELEMENTS)
+      throw new ProblemError(`${name} would have ${grouped(size)} elements; a shader indexes at most 2³²`);
+  return { m, n, k, dtype: a.dtype };
 }

@@ -141,17 +141,8 @@ export function* loop(x, test = () => true) {
   for (let index0 = 0; more(); index0++) {
     const each = rows[at++];
     passed = false;
-    yield [
-      each,
-      {
-        index: index0 + 1,
-        index0,
-        first: index0 === 0,
-        get last() {
-          return !more();
-        },
-      },
-    ];
+    const place = { index: index0 + 1, index0, first: index0 === 0 };
+    yield [each, Object.defineProperty(place, "last", { get: () => !more() })];
   }
 }
 
@@ -168,15 +159,13 @@ export function module(name, scope) {
 /** @param {Any} x @param {Any} other */
 export const otherwise = (x, other) => (x instanceof $.Undefined ? other : x);
 
+/** @type {Record<string, (x: Any, given?: Any) => Any>} */
 export const filters = {
-  /** @param {Any} x */
   upper: (x) => $.str(x).toUpperCase(),
-  /** @param {Any} x @param {string} [by] */
   join: (x, by = "") => $.list(x).map($.str).join(by),
   length: $.len,
   list: $.list,
   reverse: $.reversed,
   max: $.max,
-  /** @param {Any} x @param {string} name */
   rejectattr: (x, name) => $.list(x).filter((each) => !$.truth(member(each, name))),
 };

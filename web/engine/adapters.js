@@ -6,13 +6,7 @@ import { NoAdapterError, UnsupportedError, inWords } from "../errors.js";
 /** @import { MatrixShape } from "../kernels.js" */
 export const MATRIX_UNITS = "chromium-experimental-subgroup-matrix";
 export const SIZE_CONTROL = "subgroup-size-control";
-const WANTED_FEATURES = /** @type {GPUFeatureName[]} */ ([
-  "shader-f16",
-  "timestamp-query",
-  "subgroups",
-  /** @type {any} */ (SIZE_CONTROL),
-  /** @type {any} */ (MATRIX_UNITS),
-]);
+const WANTED_FEATURES = ["shader-f16", "timestamp-query", "subgroups", SIZE_CONTROL, MATRIX_UNITS];
 /** The limits that kernels depend on. */
 export const LIMITS = /** @type {const} */ ([
   "maxComputeInvocationsPerWorkgroup",
@@ -34,10 +28,10 @@ export const LIMITS = /** @type {const} */ ([
 export async function openAdapter(gpu, powerPreference) {
   const adapter = await gpu.requestAdapter({ powerPreference });
   if (!adapter) throw new NoAdapterError("WebGPU is available, but it found no adapter");
-  /** @type {Record<string, number>} */
-  const requiredLimits = {}; // a device has WebGPU's default limits unless higher ones are requested
-  for (const name of LIMITS) requiredLimits[name] = adapter.limits[name];
-  const requiredFeatures = WANTED_FEATURES.filter((feature) => adapter.features.has(feature));
+  // A device has WebGPU's default limits unless higher ones are requested.
+  const requiredLimits = Object.fromEntries(LIMITS.map((name) => [name, adapter.limits[name]]));
+  const features = WANTED_FEATURES.filter((feature) => adapter.features.has(feature));
+  const requiredFeatures = /** @type {GPUFeatureName[]} */ (features);
   try {
     return { adapter, device: await adapter.requestDevice({ requiredFeatures, requiredLimits }) };
   } catch (error) {
@@ -55,34 +49,33 @@ export function matrixShapes(adapter) {
 
 /** Describe an adapter: name, kind, vendor, architecture, backend, driver, engine, subgroup sizes. @param {GPUAdapter} adapter */
 export function describe(adapter) {
-  const info = /** @type {GPUAdapterInfo & {backend?: string, driver?: string, type?: string}} */ (adapter.info ?? {});
-  const parts = [info.vendor, info.architecture].filter(Boolean).join(" ");
-  const named = info.device && !/^0x/i.test(info.device); // in Dawn, `device` is a name, and `description` names the driver
-  const name = (named && info.device) || info.description || info.device || parts || "unnamed adapter";
-  const software = /swiftshader|llvmpipe|lavapipe|basic render|software/i.test(`${parts} ${info.description}`);
+  /** @type {Partial<GPUAdapterInfo> & {backend?: string, driver?: string, type?: string}} */
+  const info = adapter.info ?? {};
+  const { vendor = "", architecture = "", backend = "", device, description = "" } = info;
+  const parts = [vendor, architecture].filter(Boolean).join(" ");
+  const named = device && !/^0x/i.test(device); // in Dawn, `device` is a name, and `description` names the driver
+  const software = /swiftshader|llvmpipe|lavapipe|basic render|software/i.test(`${parts} ${description}`);
   const kind = software || info.type?.toLowerCase() === "cpu" ? "cpu" : "gpu";
   return {
-    name,
+    name: (named && device) || description || device || parts || "unnamed adapter",
     kind: /** @type {"cpu" | "gpu"} */ (kind),
-    vendor: info.vendor ?? "",
-    architecture: info.architecture ?? "",
-    backend: info.backend ?? "",
-    driver: info.driver ?? (named ? info.description : ""),
+    ...{ vendor, architecture, backend },
+    driver: info.driver ?? (named ? description : ""),
     engine: engineName(),
     subgroup: info.subgroupMinSize ?? 0,
     subgroupMax: info.subgroupMaxSize ?? 0,
   };
 }
 
+/** What names a browser's version in its user agent; that of most contains the words of others, which come later. */
+const BROWSERS = Object.entries({ Edge: "Edg", Opera: "OPR", Firefox: "Firefox", Chrome: "Chrome", Safari: "Version" });
+
 /** @returns {string} the WebGPU implementation: the browser and its version, or node with Dawn */
 function engineName() {
   const agent = globalThis.navigator?.userAgent ?? "";
-  const found = /(Edg|OPR|Firefox|Chrome|Version)\/(\d+)/g;
-  const versions = Object.fromEntries([...agent.matchAll(found)].map((match) => [match[1], match[2]]));
-  if (versions.Edg) return `Edge ${versions.Edg}`;
-  if (versions.OPR) return `Opera ${versions.OPR}`;
-  if (versions.Firefox) return `Firefox ${versions.Firefox}`;
-  if (versions.Chrome) return `Chrome ${versions.Chrome}`;
-  if (versions.Version && agent.includes("Safari")) return `Safari ${versions.Version}`;
+  for (const [name, word] of BROWSERS) {
+    const found = agent.match(`${word}/(\\d+)`);
+    if (found && (name !== "Safari" || agent.includes(name))) return `${name} ${found[1]}`;
+  }
   return `${agent.split("/")[0] || "WebGPU"} with Dawn`;
 }

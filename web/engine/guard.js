@@ -5,8 +5,8 @@ import { DeviceLostError, MemoryLimitError, TimeoutError, WebmmError, inWords } 
 
 /** Watches one WebGPU device for failures. */
 export class Guard {
-  /** @type {string | null} */
-  #loss = null;
+  /** Why the device was lost, or null while it works. @type {string | null} */
+  loss = null;
   /** @type {string | null} */
   #failure = null;
 
@@ -14,21 +14,16 @@ export class Guard {
   constructor(device) {
     this.wgpu = device;
     /** @type {Promise<string>} resolves with the reason when the device is lost */
-    this.lost = device.lost.then((info) => (this.#loss = lossInWords(info)));
+    this.lost = device.lost.then((info) => (this.loss = lossInWords(info)));
     device.addEventListener?.("uncapturederror", (event) => {
       event.preventDefault();
       this.#failure = inWords(/** @type {GPUUncapturedErrorEvent} */ (event).error);
     });
   }
 
-  /** Why the device was lost, or null while it works. */
-  get loss() {
-    return this.#loss;
-  }
-
   /** Throw DeviceLostError if the device was lost. */
   alive() {
-    if (this.#loss) throw new DeviceLostError(this.#loss);
+    if (this.loss) throw new DeviceLostError(this.loss);
   }
 
   /**
@@ -40,16 +35,10 @@ export class Guard {
     this.alive();
     this.wgpu.pushErrorScope("out-of-memory");
     this.wgpu.pushErrorScope("validation");
-    let result, thrown;
-    try {
-      result = work();
-    } catch (error) {
-      thrown = error;
-    }
+    const result = (async () => work())(); // which begins at once, within the scopes
     const scopes = [this.wgpu.popErrorScope(), this.wgpu.popErrorScope()];
     try {
-      if (thrown) throw thrown;
-      const value = await /** @type {T} */ (result);
+      const value = await result;
       const [invalid, noMemory] = await Promise.all(scopes);
       if (noMemory) throw new MemoryLimitError(`${doing}: the device is out of memory; use smaller matrices`);
       if (invalid) throw new WebmmError(`${doing}: ${invalid.message}`);
@@ -92,6 +81,19 @@ export async function within(seconds, doing, work) {
   } finally {
     clearTimeout(timer);
   }
+}
+
+/**
+ * Return the promise that `make` gives, once for each key; one that fails is forgotten, so that the next call tries again.
+ * @template T @param {Map<string, Promise<T>>} kept @param {string} key @param {() => Promise<T>} make @returns {Promise<T>}
+ */
+export function once(kept, key, make) {
+  const known = kept.get(key);
+  if (known) return known;
+  const made = make();
+  made.catch(() => kept.delete(key));
+  kept.set(key, made);
+  return made;
 }
 
 /** Return what `work` gives; if it fails, call `free` first. @template T @param {() => void} free @param {() => Promise<T>} work @returns {Promise<T>} */

@@ -2,7 +2,7 @@
 /** Compiled pipelines, cached by their WGSL. */
 
 import { ShaderError, inWords } from "../errors.js";
-import { settled, within } from "./guard.js";
+import { once, settled, within } from "./guard.js";
 
 /** @import { Binding } from "../bundle.js" */
 const COMPILE_TIMEOUT = 60; // seconds
@@ -30,13 +30,8 @@ export class Pipelines {
    */
   of(code, label, bindings) {
     this.guard.alive();
-    let found = this.#kept.get(code);
-    if (!found) {
-      found = within(COMPILE_TIMEOUT, `compiling ${label}`, this.#compile(code, label, bindings));
-      found.catch(() => this.#kept.delete(code));
-      this.#kept.set(code, found);
-    }
-    return found;
+    const compiling = () => within(COMPILE_TIMEOUT, `compiling ${label}`, this.#compile(code, label, bindings));
+    return once(this.#kept, code, compiling);
   }
 
   /** @param {string} code @param {string} label @param {Binding[]} bindings */

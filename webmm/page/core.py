@@ -36,7 +36,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.choose.gemm": ("attainable", "pieces"),
     "webmm.choose.limits": ("dispatch_limits",),
     "webmm.choose.tables": ("model_of",),
-    "webmm.choose.tuned": ("engine_of_record", "refusal"),
+    "webmm.choose.tuned": ("refusal",),
     "webmm.cut.arrays": ("Extents", "array_pieces"),
     "webmm.cut.pieces": ("Limits",),
     "webmm.engine.timing": (
@@ -48,7 +48,6 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.kernels": ("STAGES", "configure", "depths", "kernel_class"),
     "webmm.kernels.base": (
         *(
-            "Capabilities",
             "INDEX_LIMIT",
             "LOOP_LIMIT",
             "MAX_WORKGROUPS",
@@ -59,8 +58,9 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         ),
     ),
     "webmm.kernels.traffic": ("moved",),
-    "webmm.kernels.subgroups": ("SIZE_CONTROL", "SIZES", "pinned"),
-    "webmm.page.stages": ("configurations", "light", "offered", "refused"),
+    "webmm.kernels.subgroups": ("pinned",),
+    "webmm.page.browser": ("asking", "browser_of", "first_able", "fitted", "refused", "spelled", "stage_for"),
+    "webmm.page.stages": ("configurations", "offered"),
     "webmm.wgsl.library": ("files_of",),
     "webmm.wgsl.params": ("layout",),
     "webmm.problems.base": ("Extent", "check_floats"),
@@ -159,9 +159,8 @@ LATE: dict[str, tuple[Name, ...]] = {
         *(Name("webmm.page.settings", name) for name in ("nearest", "offered", "upcoming")),
     ),
     "foreign.js": (
-        *(Name("webmm.foreign.counts", name) for name in ("CHECKED", "Counts", "check_names")),
-        *(Name("webmm.foreign.tunables", name) for name in ("check_tunables", "combinations", "tunables_of")),
-        Name("webmm.foreign.tunables", "with_constants"),
+        Name("webmm.foreign.counts", "CHECKED"),
+        Name("webmm.foreign.pasted", "pasted"),
     ),
     "ops.js": tuple(Name("webmm.page.rows", name) for name in ("ROWS", "SHOWN", "FORMS", "FIELDS")),
 }

@@ -1,4 +1,4 @@
-"""The float GEMM stages that the page offers, with their settings, and why a browser cannot run a kernel.
+"""The float GEMM stages that the page offers, with their settings.
 
 This module is in the translated subset (docs/page.md).
 """
@@ -13,16 +13,13 @@ from webmm.choose import cpu, tuned
 from webmm.choose import gemm as choose_gemm
 from webmm.choose.field import F32_UNIT_TILES, UNIT_TILES
 from webmm.kernels import STAGES
-from webmm.kernels.base import Capabilities, Kernel
+from webmm.kernels.base import Capabilities
 from webmm.kernels.gemm.base import GemmKernel
 from webmm.kernels.gemm.blocked import RegisterTiled
 from webmm.kernels.gemm.cpu_lanes import CpuLanes
 from webmm.kernels.gemm.matrix_unit import MatrixUnit, MatrixUnitF32
 from webmm.kernels.gemm.subgroup import Subgroup
-from webmm.kernels.subgroups import assured
-from webmm.problems.base import Problem
 from webmm.problems.gemm import gemm
-from webmm.wgsl.render import MATRIX_UNITS
 
 # Tunables that the page offers in all combinations, and their limits there: those that a picture of a tile can show,
 # within a few megabytes. The others are varied one at a time from their default.
@@ -31,11 +28,6 @@ LARGEST = {"bk": 16, "tn": 8}
 LARGEST_WORKGROUP = 1024  # invocations: the maximum of GPUs
 UNITS_PICTURED = ("bm", "bn", "sm", "sn")  # those of stages for matrix units
 OF_DEVICE = ("fm", "fn", "fk", "lanes", "spelling")  # tunables of these that the adapter and the engine decide
-
-# What kernels need of a browser.
-UNITS = MATRIX_UNITS["tint"]
-SWITCH = "Chromium offers it with --enable-unsafe-webgpu, on GPUs with matrix units"
-PACKED_DOT = "packed_4x8_integer_dot_product"  # the WGSL feature with dot4U8Packed and dot4I8Packed
 
 # Software adapters take up to a minute to compile large register tiles; the page uses these settings on them.
 LIGHT: dict[str, Any] = {"bm": 32, "bn": 32, "bk": 8, "tm": 4, "tn": 4, "unroll": 8}
@@ -106,27 +98,3 @@ def _fitting(settings: dict[str, Any]) -> dict[str, Any]:
     if "unroll" in settings:
         settings["unroll"] = min(settings["unroll"], settings["bk"])
     return settings
-
-
-def refused(
-    kernel: Kernel[Any], problem: Problem, device: Capabilities, sizes: tuple[int, int], spelling: str
-) -> str | None:
-    """Return why a browser cannot compute `problem` with a kernel, or None; some reasons do not exist in Python.
-
-    `sizes` are the least and the most lanes of the adapter's subgroups; `spelling` is that of the fragment loads and
-    stores that the engine compiles, "" for none.
-    """
-    if kernel.matrix_shape and UNITS not in device.features:
-        return f"needs the feature {UNITS}: {SWITCH}"
-    if reason := kernel.check(problem, device):
-        return reason
-    if getattr(kernel, "dot", "") == "builtin" and PACKED_DOT not in device.features:
-        return f"needs the feature {PACKED_DOT}, which {device.name} does not have"
-    if not assured(kernel, device):
-        needs = f"needs subgroups of {'exactly' if kernel.exact else 'at least'} {kernel.subgroup} lanes"
-        return f"{needs}; {device.name} has {sizes[0]} to {sizes[1]}, and cannot be asked for a size"
-    spelled = kernel.config.get("spelling", "current")
-    if not kernel.matrix_shape or spelled == spelling:
-        return None
-    compiled = f"the {spelling} one" if spelling else "none"
-    return f"uses the {spelled} spelling of fragment loads and stores; this engine compiles {compiled}"

@@ -1,0 +1,143 @@
+"""A device of a browser: what the choice of kernels reads of it, which of them it can run, and its stages.
+
+This module is in the translated subset (docs/page.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from webmm.choose import candidates
+from webmm.choose.tuned import engine_of_record
+from webmm.errors import UnsupportedError
+from webmm.kernels import kernel_class
+from webmm.kernels.base import Capabilities, Kernel, MatrixShape
+from webmm.kernels.subgroups import SIZES, assured
+from webmm.page.stages import light
+from webmm.problems.base import Problem
+from webmm.wgsl.render import MATRIX_UNITS
+
+UNITS = MATRIX_UNITS["tint"]
+SWITCH = "Chromium offers it with --enable-unsafe-webgpu, on GPUs with matrix units"
+PACKED_DOT = "packed_4x8_integer_dot_product"  # the WGSL feature with dot4U8Packed and dot4I8Packed
+
+
+class Info(NamedTuple):
+    """An adapter, as `AdapterInfo` has it."""
+
+    name: str
+    driver: str
+    kind: str
+
+
+class Engine(NamedTuple):
+    """The WebGPU implementation: dawn or wgpu."""
+
+    name: str
+
+
+@dataclass
+class Browser:
+    """The attributes of a `Device` that the choice reads, and what only browsers say.
+
+    `reported` are the least and the most lanes of the adapter's subgroups; `spelling` is that of the fragment loads and
+    stores that the engine compiles, "" for none.
+    """
+
+    info: Info
+    engine: Engine
+    capabilities: Capabilities
+    reported: tuple[int, int]
+    spelling: str = ""
+    rates: dict[tuple[int, str], float] = field(default_factory=dict)
+
+
+def browser_of(
+    texts: tuple[str, str, str, str, str],
+    reported: tuple[int, int],
+    limits: Mapping[str, int],
+    features: frozenset[str],
+    shapes: Sequence[MatrixShape],
+) -> Browser:
+    """Return the device of an adapter, given by its name, vendor, kind (cpu or gpu), driver and engine.
+
+    Its name begins with its vendor, so that records and models of the same vendor are found. The rates of an unknown
+    GPU are assumed by its kind, which browsers do not say; but NVIDIA's are cards. On a CPU, sizes are constant.
+    """
+    name, vendor, kind, driver, engine = texts
+    least, most = reported
+    others = tuple(lanes for lanes in SIZES if kind != "cpu" and least < lanes <= most)
+    lanes, others = (least, others) if "subgroups" in features else (0, ())
+    able = Capabilities(name, limits, features, 0, lanes, frozenset(shapes), other_sizes=others)
+    vendored = name if name.lower().startswith(vendor.lower()) else f"{vendor} {name}"
+    assumed = "discrete" if vendor.lower() == "nvidia" else "other"
+    info = Info(vendored, driver, kind if kind == "cpu" else assumed)
+    return Browser(info, Engine(engine_of_record(engine)), able, reported)
+
+
+def asking(device: Capabilities, able: Sequence[int]) -> Capabilities:
+    """Return the capabilities of a device whose shaders can ask for the sizes of subgroups `able`, if there are any.
+
+    The driver may still choose the others for shaders that do not ask.
+    """
+    unasked = [lanes for lanes in device.subgroup_sizes if lanes not in able]
+    return replace(device, subgroup_size=able[0], other_sizes=(*able[1:], *unasked)) if able else device
+
+
+def refused(kernel: Kernel[Any], problem: Problem, browser: Browser) -> str | None:
+    """Return why a browser cannot compute `problem` with a kernel, or None; some reasons do not exist in Python."""
+    device, spelling = browser.capabilities, browser.spelling
+    if kernel.matrix_shape and UNITS not in device.features:
+        return f"needs the feature {UNITS}: {SWITCH}"
+    if reason := kernel.check(problem, device):
+        return reason
+    if getattr(kernel, "dot", "") == "builtin" and PACKED_DOT not in device.features:
+        return f"needs the feature {PACKED_DOT}, which {device.name} does not have"
+    if not assured(kernel, device):
+        needs = f"needs subgroups of {'exactly' if kernel.exact else 'at least'} {kernel.subgroup} lanes"
+        least, most = browser.reported
+        return f"{needs}; {device.name} has {least} to {most}, and cannot be asked for a size"
+    spelled = kernel.config.get("spelling", "current")
+    if not kernel.matrix_shape or spelled == spelling:
+        return None
+    compiled = f"the {spelling} one" if spelling else "none"
+    return f"uses the {spelled} spelling of fragment loads and stores; this engine compiles {compiled}"
+
+
+def spelled(kernel: Kernel[Any], browser: Browser) -> Kernel[Any]:
+    """Return a kernel in the spelling that the engine compiles, if it has a choice of spellings."""
+    has = browser.spelling and "spelling" in kernel.config
+    return replace(kernel, spelling=browser.spelling) if has else kernel  # type: ignore[call-arg]
+
+
+def first_able(problem: Problem, browser: Any) -> Kernel[Any]:
+    """Return the first candidate that can run; raises UnsupportedError with the reasons if none can."""
+    reasons: dict[str, None] = {}
+    for candidate in candidates(problem, browser):
+        kernel = spelled(candidate, browser)
+        reason = refused(kernel, problem, browser)
+        if reason is None:
+            return kernel
+        reasons[f"{kernel.name} {reason}"] = None
+    raise UnsupportedError(f"no kernel can compute {problem} on {browser.capabilities.name}: {'; '.join(reasons)}")
+
+
+def stage_for(name: str, problem: Problem | None, browser: Browser) -> Kernel[Any]:
+    """Return a stage of float products as the page shows it: on GPUs as the choice makes it for `problem`, if given."""
+    cls = kernel_class(name, "gemm")
+    return light(cls) if browser.info.kind == "cpu" else _made(cls, problem, browser)
+
+
+def fitted(kernel: Kernel[Any], problem: Problem, browser: Browser) -> Kernel[Any]:
+    """Return a kernel; if it is for matrix units, and the device has any, the one that the choice makes for these."""
+    units = kernel.matrix_shape and browser.capabilities.matrix_shapes
+    return _made(type(kernel), problem, browser) if units else kernel
+
+
+def _made(cls: type[Kernel[Any]], problem: Problem | None, browser: Any) -> Kernel[Any]:
+    """Return a stage with the settings that the choice takes for `problem`, or else for the device."""
+    every = candidates(problem, browser) if problem else {}
+    fitting = next((kernel for kernel in every if type(kernel) is cls), None)
+    return spelled(fitting or cls.on(browser.capabilities), browser)
