@@ -90,8 +90,11 @@ export class PreparedCase {
 
   /** The stages of the ladder: of kernels with equal labels, for different subgroup sizes, the first that can run. */
   get stages() {
-    const alike = [...Map.groupBy(this.rungs, ({ label }) => label).values()];
-    return alike.map((variants) => variants.find((rung) => !this.reason(rung)) ?? variants[0]);
+    const all = this.rungs;
+    return [...new Set(all.map(({ label }) => label))].map((label) => {
+      const variants = all.filter((rung) => rung.label === label);
+      return variants.find((rung) => !this.reason(rung)) ?? variants[0];
+    });
   }
 
   /** Generate the inputs and upload them. */

@@ -67,10 +67,9 @@ def browser_of(
     GPU are assumed by its kind, which browsers do not say; but NVIDIA's are cards. On a CPU, sizes are constant.
     """
     name, vendor, kind, driver, engine = texts
-    least, most = reported
+    least, most = reported if "subgroups" in features else (0, 0)
     others = tuple(lanes for lanes in SIZES if kind != "cpu" and least < lanes <= most)
-    lanes, others = (least, others) if "subgroups" in features else (0, ())
-    able = Capabilities(name, limits, features, 0, lanes, frozenset(shapes), other_sizes=others)
+    able = Capabilities(name, limits, features, 0, least, frozenset(shapes), other_sizes=others)
     vendored = name if name.lower().startswith(vendor.lower()) else f"{vendor} {name}"
     assumed = "discrete" if vendor.lower() == "nvidia" else "other"
     info = Info(vendored, driver, kind if kind == "cpu" else assumed)
