@@ -37,7 +37,7 @@ export class Choices {
     this.core = bundle.core;
     /** @type {Python} the translated `Browser`: what the translated choice reads of the device */
     this.described = this.core.browser_of(
-      [info.name, info.vendor, info.kind, info.driver, info.engine],
+      info,
       [info.subgroup, info.subgroupMax],
       new Dict(LIMITS.map((name) => [hyphened(name), limits[name]])),
       frozenset(features),

@@ -61,10 +61,7 @@ export class Pasted {
     return [{ pipeline, bindGroup: await device.launches.bind(pipeline, resources), grid }];
   }
 
-  /**
-   * Compute a product of one size with guard elements after each matrix, and compare it with the page's own.
-   * @param {Problem} p @returns {Promise<string>} what is wrong; empty if nothing is
-   */
+  /** Compute a product of one size with guard elements after each matrix, and compare it with the page's own. @param {Problem} p @returns {Promise<string>} what is wrong; empty if nothing is */
   async check(p) {
     const { device } = this;
     const { m, n, k, dtype } = p;

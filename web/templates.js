@@ -102,11 +102,7 @@ export const method = (name, x, ...args) =>
 const MACRO = Symbol("macro");
 const MODULE = Symbol("module");
 
-/**
- * Define a macro.
- * @param {Scope} scope in which it is defined @param {string} names of its parameters, separated by spaces
- * @param {Record<string, (scope: Scope) => Any>} defaults @param {Template} body
- */
+/** Define a macro. @param {Scope} scope in which it is defined @param {string} names of its parameters, separated by spaces @param {Record<string, (scope: Scope) => Any>} defaults @param {Template} body */
 export function macro(scope, names, defaults, body) {
   const order = names.split(" ").filter(Boolean);
   const known = new Set([...order, "caller"]);

@@ -17,8 +17,8 @@ export { HostArray } from "./host.js";
 export * from "./matrix.js";
 export { Checker, errorBound } from "./check.js";
 export { Bundle } from "./bundle.js";
-export { Kernel } from "./kernels.js";
-export { bytesOf, flopsOf, problemOf } from "./problems.js";
+export * from "./kernels.js";
+export * from "./problems.js";
 export { BlockWeights, quantizeBlocks } from "./calls/quantized.js";
 export { KVCache } from "./calls/kv_cache.js";
 export { DeviceArray } from "./engine/array.js";
@@ -27,11 +27,6 @@ export { Reduction } from "./reduction.js";
 export { Device } from "./engine/device.js";
 export { within } from "./engine/guard.js";
 
-/** @typedef {import("./matrix.js").DType} DType */
-/** @typedef {import("./kernels.js").Config} Config */
-/** @typedef {import("./kernels.js").Fragments} Fragments */
-/** @typedef {import("./problems.js").Task} Task */
-/** @typedef {import("./problems.js").Problem} Problem */
 /** @typedef {import("./bundle.js").Binding} Binding */
 /** @typedef {import("./bundle.js").Tunable} Tunable */
 /** @typedef {import("./engine/timing.js").Timing} Timing */

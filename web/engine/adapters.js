@@ -2,6 +2,7 @@
 /** Adapters: the features and limits that are requested, and a description. */
 
 import { NoAdapterError, UnsupportedError, inWords } from "../errors.js";
+import { Dict } from "../python.js";
 
 /** @import { MatrixShape } from "../kernels.js" */
 export const MATRIX_UNITS = "chromium-experimental-subgroup-matrix";
@@ -47,35 +48,15 @@ export function matrixShapes(adapter) {
     .sort((x, y) => y.m * y.n * y.k - x.m * x.n * x.k);
 }
 
-/** Describe an adapter: name, kind, vendor, architecture, backend, driver, engine, subgroup sizes. @param {GPUAdapter} adapter */
-export function describe(adapter) {
-  /** @type {Partial<GPUAdapterInfo> & {backend?: string, driver?: string, type?: string}} */
-  const info = adapter.info ?? {};
-  const { vendor = "", architecture = "", backend = "", device, description = "" } = info;
-  const parts = [vendor, architecture].filter(Boolean).join(" ");
-  const named = device && !/^0x/i.test(device); // in Dawn, `device` is a name, and `description` names the driver
-  const software = /swiftshader|llvmpipe|lavapipe|basic render|software/i.test(`${parts} ${description}`);
-  const kind = software || info.type?.toLowerCase() === "cpu" ? "cpu" : "gpu";
-  return {
-    name: (named && device) || description || device || parts || "unnamed adapter",
-    kind: /** @type {"cpu" | "gpu"} */ (kind),
-    ...{ vendor, architecture, backend },
-    driver: info.driver ?? (named ? description : ""),
-    engine: engineName(),
-    subgroup: info.subgroupMinSize ?? 0,
-    subgroupMax: info.subgroupMaxSize ?? 0,
-  };
-}
+/** @typedef {{name: string, kind: "cpu" | "gpu", vendor: string, architecture: string, backend: string, driver: string, engine: string, subgroup: number, subgroupMax: number}} Info an adapter, with the least and the most lanes of its subgroups */
 
-/** What names a browser's version in its user agent; that of most contains the words of others, which come later. */
-const BROWSERS = Object.entries({ Edge: "Edg", Opera: "OPR", Firefox: "Firefox", Chrome: "Chrome", Safari: "Version" });
+/** What adapters say of themselves, the last three only in Dawn. */
+const SAID = ["vendor", "architecture", "device", "description", "type", "backend", "driver"];
 
-/** @returns {string} the WebGPU implementation: the browser and its version, or node with Dawn */
-function engineName() {
-  const agent = globalThis.navigator?.userAgent ?? "";
-  for (const [name, word] of BROWSERS) {
-    const found = agent.match(`${word}/(\\d+)`);
-    if (found && (name !== "Safari" || agent.includes(name))) return `${name} ${found[1]}`;
-  }
-  return `${agent.split("/")[0] || "WebGPU"} with Dawn`;
+/** Describe an adapter. @param {any} core @param {GPUAdapter} adapter @returns {Info} */
+export function describe(core, adapter) {
+  const info = /** @type {GPUAdapterInfo & Record<string, any>} */ (adapter.info ?? {});
+  const said = new Dict(SAID.map((name) => [name, info[name] ?? ""]));
+  const { subgroupMinSize: subgroup = 0, subgroupMaxSize: subgroupMax = 0 } = info;
+  return { ...core.adapter_of(said, globalThis.navigator?.userAgent ?? ""), subgroup, subgroupMax };
 }

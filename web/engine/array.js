@@ -62,10 +62,7 @@ function signatureOf(text) {
 export class DeviceArray extends Shaped {
   #storage;
 
-  /**
-   * @param {Storage} storage @param {readonly number[]} shape @param {ElementType} dtype
-   * @param {readonly number[]} [strides] @param {number} [offset]
-   */
+  /** @param {Storage} storage @param {readonly number[]} shape @param {ElementType} dtype @param {readonly number[]} [strides] @param {number} [offset] */
   constructor(storage, shape, dtype, strides, offset) {
     super(shape, dtype, strides, offset);
     this.#storage = storage;

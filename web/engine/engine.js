@@ -26,9 +26,7 @@ import { upload } from "./transfer.js";
 /** @import { Config } from "../kernels.js" */
 /** @import { Problem, Task } from "../problems.js" */
 /** @import { RunRecord } from "../records.js" */
-/** @import { Roofline } from "./roofline.js" */
 /** @import { Launch } from "./submissions.js" */
-/** @import { Timing } from "./timing.js" */
 
 const NODE = "node has no navigator.gpu; npm install webgpu, and pass its create([]) as Device.open({ gpu })";
 const SPELLINGS = ["current", "deprecated"]; // of the WGSL built-ins that load and store matrix fragments
@@ -47,7 +45,7 @@ export class Engine {
     this.wgpu = device;
     this.bundle = bundle;
     /** The adapter's name, vendor, backend, driver and subgroup sizes. */
-    this.info = describe(adapter);
+    this.info = describe(bundle.core, adapter);
     /** The fragment shapes that the matrix units multiply; empty without matrix units. */
     this.matrix = device.features.has(/** @type {any} */ (MATRIX_UNITS)) ? matrixShapes(adapter) : [];
     /** The spelling of fragment loads and stores that this engine compiles; "" if it compiles none. */
@@ -145,11 +143,7 @@ export class Engine {
     upload(this, host, array);
   }
 
-  /**
-   * Allocate an array without initialising it.
-   * @param {readonly number[]} shape @param {ElementType} [dtype]
-   * @returns {Promise<DeviceArray>} with arbitrary contents: its buffer may be a reused one
-   */
+  /** Allocate an array without initialising it. @param {readonly number[]} shape @param {ElementType} [dtype] @returns {Promise<DeviceArray>} with arbitrary contents: its buffer may be a reused one */
   async empty(shape, dtype = "float32") {
     const nbytes = sizeOf(checkedShape(shape)) * ELEMENTS[elementType(dtype)].itemsize;
     const buffer = await this.pool.take(nbytes, `an array of shape ${shape.map(grouped).join("×")}`);
@@ -244,11 +238,7 @@ export class Engine {
     return this.launches.get(kernel instanceof Kernel ? kernel.of : kernel, this.bundle.problem(p), arrays);
   }
 
-  /**
-   * Queue a launch. Its first submission is validated at once; a later failure is reported by the next readback or
-   * `synchronize()`.
-   * @param {string} name @param {Launch} launch
-   */
+  /** Queue a launch. Its first submission is validated at once; a later failure is reported by the next readback or `synchronize()`. @param {string} name @param {Launch} launch */
   async queue(name, launch) {
     if (this.#accepted.has(launch)) return this.submissions.queue(launch);
     await this.guard.using(name, () => this.submit(launch, 1));
@@ -274,25 +264,17 @@ export class Engine {
 
   // Measuring
 
-  /**
-   * Time a launch on the device, with timestamp queries if it has them, otherwise with the wall clock.
-   * @param {Launch} launch @param {number} [warmUp] in seconds
-   * @returns {Promise<Timing>}
-   */
+  /** Time a launch on the device, with timestamp queries if it has them, otherwise with the wall clock. @param {Launch} launch @param {number} [warmUp] in seconds */
   time(launch, warmUp) {
     return time(this, launch, warmUp);
   }
 
-  /** Measure the device's peak arithmetic and memory rates; takes about a second. @returns {Promise<Roofline>} in GFLOP/s and GB/s */
+  /** Measure the device's peak arithmetic and memory rates; takes about a second; the rates are in GFLOP/s and GB/s. */
   roofline() {
     return roofline(this);
   }
 
-  /**
-   * Make a record of one measurement on this device.
-   * @param {{name: string, config: Config}} kernel @param {Task} p @param {Partial<RunRecord>} values fields that were measured
-   * @returns {RunRecord}
-   */
+  /** Make a record of one measurement on this device. @param {{name: string, config: Config}} kernel @param {Task} p @param {Partial<RunRecord>} values fields that were measured @returns {RunRecord} */
   record(kernel, p, values) {
     const { m, n, k, dtype, op = "gemm", variant = "" } = p;
     const { name: adapter, engine, backend, driver } = this.info;

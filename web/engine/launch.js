@@ -4,7 +4,7 @@
 import { checkSeparate } from "./array.js";
 import { UnsupportedError } from "../errors.js";
 import { Dict } from "../python.js";
-import { TURNS } from "./pool.js";
+import { TURNS, sized } from "./pool.js";
 
 /** @import { DeviceArray } from "./array.js" */
 /** @import { Engine as Device } from "./engine.js" */
@@ -52,7 +52,7 @@ export class Launches {
   #kept = new ByBuffers();
   /** @type {Map<string, GPUBuffer>} */
   #uniforms = new Map();
-  /** @type {Map<string, GPUBuffer | GPUTextureView>} */
+  /** @type {Map<string, GPUBindingResource>} */
   #scratch = new Map();
   #tokens = new Dict();
   #next = 0;
@@ -64,11 +64,7 @@ export class Launches {
     this.device = device;
   }
 
-  /**
-   * A number that identifies a kernel and a problem: comparing the two by value would take longer than everything else
-   * that a repeated call does.
-   * @param {Kernel} kernel @param {Problem} problem @returns {number}
-   */
+  /** A number that identifies a kernel and a problem: comparing them takes longer than all else that a repeated call does. @param {Kernel} kernel @param {Problem} problem @returns {number} */
   token(kernel, problem) {
     const key = [kernel, problem];
     if (!this.#tokens.has(key)) {
@@ -99,14 +95,6 @@ export class Launches {
     return this.prepare(token, kernel, problem, buffers);
   }
 
-  /** Prepare a launch, and cache it. @param {number} token @param {Kernel} kernel @param {Problem} problem @param {GPUBuffer[]} buffers of arrays that were checked @returns {Promise<Launch>} */
-  async prepare(token, kernel, problem, buffers) {
-    const launch = await this.#prepare(kernel, problem, buffers);
-    if (this.#kept.size >= this.#limit) this.#clear();
-    this.#kept.set([token, ...buffers], launch);
-    return launch;
-  }
-
   /** Make room for a plan of `count` launches in each buffer through which its results rotate: with less, each replay would clear what the next one needs. @param {number} count */
   reserve(count) {
     this.#limit = Math.max(this.#limit, Math.min(count * (TURNS + 1), MOST_LAUNCHES));
@@ -117,10 +105,10 @@ export class Launches {
     this.dropped += 1;
   }
 
-  /** @param {Kernel} kernel @param {Problem} problem @param {GPUBuffer[]} buffers @returns {Promise<Launch>} */
-  async #prepare(kernel, problem, buffers) {
-    const { core } = this.device;
-    const most = Math.min(this.device.limits.maxStorageBufferBindingSize, core.INDEX_LIMIT);
+  /** Prepare a launch, and cache it. @param {number} token @param {Kernel} kernel @param {Problem} problem @param {GPUBuffer[]} buffers of arrays that were checked @returns {Promise<Launch>} */
+  async prepare(token, kernel, problem, buffers) {
+    const { core, bundle, capabilities, limits, pipelines } = this.device;
+    const most = Math.min(limits.maxStorageBufferBindingSize, core.INDEX_LIMIT);
     /** @type {Map<string, GPUBindingResource>} */
     const resources = new Map();
     const firsts = problem.buffers().map((/** @type {any} */ extent, /** @type {number} */ i) => {
@@ -133,47 +121,37 @@ export class Launches {
     /** @type {Launch} */
     const launch = [];
     for (const each of kernel.dispatches) {
-      const pinned = core.pinned(each, this.device.capabilities);
-      const shader = await this.device.bundle.shader(each, placed, pinned);
-      const pipeline = await this.device.pipelines.of(shader.wgsl, each.name, shader.bindings);
+      const shader = await bundle.shader(each, placed, core.pinned(each, capabilities));
+      const pipeline = await pipelines.of(shader.wgsl, each.name, shader.bindings);
       const uniform = { buffer: await this.uniform(core.params_bytes(each, placed)) };
       const bound = shader.bindings.slice(1).map((/** @type {any} */ binding) => resources.get(binding.name));
       launch.push({ pipeline, bindGroup: await this.bind(pipeline, [uniform, ...bound]), grid: each.dispatch(placed) });
     }
+    if (this.#kept.size >= this.#limit) this.#clear();
+    this.#kept.set([token, ...buffers], launch);
     return launch;
   }
 
   /** @param {any} scratch @returns {Promise<GPUBindingResource>} a buffer or texture of this description; launches can share it, as each writes it before reading it */
   async #scratchFor(scratch) {
     const key = JSON.stringify(scratch);
-    let made = this.#scratch.get(key);
-    if (!made) {
-      made = await this.device.guard.using(`allocating ${scratch.name}`, () =>
-        "nbytes" in scratch ? this.#buffer(scratch.nbytes) : this.#texture(scratch),
-      );
-      this.#scratch.set(key, made);
-      if (this.#scratch.size > MAX_SCRATCH) {
-        this.#scratch.delete(/** @type {string} */ (this.#scratch.keys().next().value));
-        this.#clear(); // launches hold a reference to the memory
-      }
-    }
-    return made instanceof GPUBuffer ? { buffer: made } : made;
-  }
-
-  /** @param {number} nbytes */
-  #buffer(nbytes) {
-    return this.device.wgpu.createBuffer({
-      size: Math.max(16, Math.ceil(nbytes / 16) * 16),
-      usage: GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC,
+    const known = this.#scratch.get(key);
+    if (known) return known;
+    const { guard, wgpu } = this.device;
+    const made = await guard.using(`allocating ${scratch.name}`, () => {
+      const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC;
+      if ("nbytes" in scratch) return { buffer: wgpu.createBuffer({ size: sized(scratch.nbytes), usage }) };
+      const size = [scratch.width, scratch.height, scratch.layers];
+      const texture = wgpu.createTexture({ size, format: "rgba32float", usage: GPUTextureUsage.STORAGE_BINDING });
+      return texture.createView({ dimension: "2d-array" });
     });
-  }
-
-  /** @param {{width: number, height: number, layers: number}} scratch */
-  #texture({ width, height, layers }) {
-    const size = [width, height, layers];
-    return this.device.wgpu
-      .createTexture({ size, format: "rgba32float", usage: GPUTextureUsage.STORAGE_BINDING })
-      .createView({ dimension: "2d-array" });
+    this.#scratch.set(key, made);
+    if (this.#scratch.size > MAX_SCRATCH) {
+      const [oldest] = this.#scratch.keys();
+      this.#scratch.delete(oldest);
+      this.#clear(); // launches hold a reference to the memory
+    }
+    return made;
   }
 
   /** @param {ArrayBufferView<ArrayBuffer>} data @returns {Promise<GPUBuffer>} a uniform buffer with these contents; equal contents share a buffer */
@@ -182,16 +160,15 @@ export class Launches {
     const key = bytes.join();
     const known = this.#uniforms.get(key);
     if (known) return known;
-    const made = await this.device.guard.using("allocating", () => {
-      const buffer = this.device.wgpu.createBuffer({
-        size: bytes.byteLength,
-        usage: GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST,
-      });
-      this.device.wgpu.queue.writeBuffer(buffer, 0, bytes);
+    const { guard, wgpu } = this.device;
+    const made = await guard.using("allocating", () => {
+      const usage = GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST;
+      const buffer = wgpu.createBuffer({ size: bytes.byteLength, usage });
+      wgpu.queue.writeBuffer(buffer, 0, bytes);
       return buffer;
     });
-    if (this.#uniforms.size >= MAX_LAUNCHES)
-      this.#uniforms.delete(/** @type {string} */ (this.#uniforms.keys().next().value));
+    const [oldest] = this.#uniforms.keys();
+    if (this.#uniforms.size >= MAX_LAUNCHES) this.#uniforms.delete(oldest);
     this.#uniforms.set(key, made);
     return made;
   }
@@ -208,10 +185,10 @@ export class Launches {
   #checkArrays(problem, arrays) {
     const extents = problem.buffers();
     this.device.core.check_buffers(problem, extents, arrays, this.device);
-    arrays.forEach((array, i) => {
-      const { name, written } = extents[i];
-      const others = arrays.map((other, at) => [extents[at].name, other]).filter((_, at) => at !== i);
-      if (written) checkSeparate(name, array, Object.fromEntries(others));
-    });
+    const all = Object.fromEntries(arrays.map((array, i) => [extents[i].name, array]));
+    for (const { name, written } of extents) {
+      const { [name]: array, ...others } = all;
+      if (written) checkSeparate(name, array, others);
+    }
   }
 }

@@ -86,10 +86,7 @@ export class Call {
     return this.core.DTYPES.get(dtype);
   }
 
-  /**
-   * Queue a problem, with the chosen kernel unless another one is given.
-   * @param {Problem} problem @param {DeviceArray[]} arrays @param {Kernel} [kernel]
-   */
+  /** Queue a problem, with the chosen kernel unless another one is given. @param {Problem} problem @param {DeviceArray[]} arrays @param {Kernel} [kernel] */
   async run(problem, arrays, kernel = this.device.choices.chosen(problem)) {
     const launch = await this.device.launches.get(kernel, problem, arrays);
     await this.device.queue(kernel.name, launch);
@@ -101,8 +98,7 @@ export class Call {
   /** Copy a dense array to another one of the same dtype and size. @param {DeviceArray} from @param {DeviceArray} to */
   copy(from, to) {
     this.complete = false;
-    const { itemsize } = ELEMENTS[from.dtype];
-    const [source, target] = [from.offset * itemsize, to.offset * itemsize];
+    const [source, target] = [from, to].map(({ offset, dtype }) => offset * ELEMENTS[dtype].itemsize);
     this.device.submissions.commands((encoder) =>
       encoder.copyBufferToBuffer(from.buffer, source, to.buffer, target, from.nbytes),
     );
@@ -145,7 +141,8 @@ class Plan {
       if (!idle) return this.#make(arrays, buffers);
       buffers.push(idle);
     }
-    return this.#queue(arrays, buffers) ?? this.#make(arrays, buffers);
+    const launch = this.#launch(buffers);
+    return launch ? this.#queued(launch, arrays, buffers) : this.#make(arrays, buffers);
   }
 
   /** @param {GPUBuffer[]} buffers @returns {Launch | null} all steps on these buffers as one launch, or null if one of them is not cached */
@@ -157,21 +154,13 @@ class Plan {
     if (known) return known;
     const all = [];
     for (const { token, numbers } of this.steps) {
-      const launch = launches.kept(
-        token,
-        numbers.map((n) => buffers[n]),
-      );
+      const these = numbers.map((n) => buffers[n]);
+      const launch = launches.kept(token, these);
       if (!launch) return null;
       all.push(...launch);
     }
     this.#launches.set(buffers, all);
     return all;
-  }
-
-  /** Queue the steps. @param {DeviceArray[]} arrays @param {GPUBuffer[]} buffers @returns {DeviceArray | null} the result, or null, with nothing queued, if a launch is not cached */
-  #queue(arrays, buffers) {
-    const launch = this.#launch(buffers);
-    return launch && this.#queued(launch, arrays, buffers);
   }
 
   /** Queue a launch of all steps. @param {Launch} launch @param {DeviceArray[]} arrays @param {GPUBuffer[]} buffers @returns {DeviceArray} the result */
@@ -192,7 +181,7 @@ class Plan {
     return result;
   }
 
-  /** As `#queue()`, but allocates missing buffers and prepares missing launches. @param {DeviceArray[]} arrays @param {GPUBuffer[]} buffers @returns {Promise<DeviceArray>} */
+  /** Allocate missing buffers, prepare missing launches, and queue all steps. @param {DeviceArray[]} arrays @param {GPUBuffer[]} buffers @returns {Promise<DeviceArray>} */
   async #make(arrays, buffers) {
     const { device } = this;
     try {

@@ -98,7 +98,7 @@ export class Pool {
 }
 
 /** @param {number} nbytes @returns {number} the size of a buffer for that many bytes: whole vec4 */
-const sized = (nbytes) => Math.max(16, roundUp(nbytes, 16));
+export const sized = (nbytes) => Math.max(16, roundUp(nbytes, 16));
 
 /** @param {number} value @param {number} multiple */
 export const roundUp = (value, multiple) => Math.ceil(value / multiple) * multiple;

@@ -53,10 +53,8 @@ async function microkernel(device, run, seed) {
     source = seed ? await device.array(seed) : await device.empty([run.results, 4]);
     const buffers = [source, result].map(({ buffer }) => ({ buffer }));
     const bindGroup = await device.launches.bind(pipeline, buffers);
-    const y = Math.ceil(run.workgroups / core.MAX_WORKGROUPS);
-    /** @type {import("./submissions.js").Step} */
-    const step = { pipeline, bindGroup, grid: [Math.ceil(run.workgroups / y), y, 1] };
-    return (await time(device, [step], COPY_WARM_UP)).best_us;
+    const launch = [{ pipeline, bindGroup, grid: core.fold(run.workgroups) }];
+    return (await time(device, launch, COPY_WARM_UP)).best_us;
   } finally {
     source?.free();
     result.free();

@@ -38,10 +38,7 @@ export class Submissions {
     this.wgpu.queue.submit([encoder.finish()]);
   }
 
-  /**
-   * Queue a launch: the launches of one turn of the event loop share a submission, up to `MOST` of them.
-   * @param {Launch} launch
-   */
+  /** Queue a launch: the launches of one turn of the event loop share a submission, up to `MOST` of them. @param {Launch} launch */
   queue(launch) {
     if (!this.#pass) this.#begin();
     this.#pipeline = dispatch(/** @type {GPUComputePassEncoder} */ (this.#pass), launch, this.#pipeline);

@@ -35,7 +35,7 @@ export async function time(device, launch, warmUp = device.core.WARM_UP) {
 
 /** @param {Device} device @param {Launch} launch @param {number} count @param {number} batch @returns {Promise<Timing>} */
 async function sampled(device, launch, count, batch) {
-  const { BATCH_TIME, MIN_SAMPLES, SAMPLE_TIME, Timing } = device.core;
+  const { BATCH_TIME, MIN_SAMPLES, SAMPLE_TIME, Timing, is_coarse: isCoarse } = device.core;
   const summary = (/** @type {number[]} */ seconds, /** @type {Timing["clock"]} */ clock) => ({
     ...Timing.of(seconds, clock),
   });
@@ -60,10 +60,7 @@ async function wall(device, launch, count) {
   return Math.max((performance.now() - start) / 1e3, 1e-6);
 }
 
-/**
- * @param {Device} device @param {Launch} launch @param {number} samples @param {number} batch dispatches per sample, each in its own pass
- * @returns {Promise<number[]>} seconds per dispatch
- */
+/** @param {Device} device @param {Launch} launch @param {number} samples @param {number} batch dispatches per sample, each in its own pass @returns {Promise<number[]>} seconds per dispatch */
 async function timestamps(device, launch, samples, batch) {
   const [queries, resolved] = await device.guard.using("timing", () => [
     device.wgpu.createQuerySet({ type: "timestamp", count: 2 * samples }),
@@ -87,14 +84,4 @@ async function timestamps(device, launch, samples, batch) {
     queries.destroy();
     resolved.destroy();
   }
-}
-
-/** @param {number[]} seconds @returns {boolean} whether the clock is too coarse for samples of this length */
-function isCoarse(seconds) {
-  // Chromium rounds to 0.1 ms, Dawn drops the last 16 bits of a nanosecond count.
-  const rounded = [1e-4, 2 ** 16 * 1e-9].some(
-    (tick) =>
-      Math.min(...seconds) < 50 * tick && seconds.every((s) => Math.abs(s / tick - Math.round(s / tick)) < 1e-6),
-  );
-  return seconds.some((s) => s <= 0) || rounded;
 }

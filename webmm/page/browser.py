@@ -1,4 +1,4 @@
-"""A device of a browser: what the choice of kernels reads of it, which of them it can run, and its stages.
+"""A device of a browser: its adapter, what the choice of kernels reads of it, and which kernels it can run.
 
 This module is in the translated subset (docs/page.md).
 """
@@ -22,6 +22,60 @@ from webmm.wgsl.render import MATRIX_UNITS
 UNITS = MATRIX_UNITS["tint"]
 SWITCH = "Chromium offers it with --enable-unsafe-webgpu, on GPUs with matrix units"
 PACKED_DOT = "packed_4x8_integer_dot_product"  # the WGSL feature with dot4U8Packed and dot4I8Packed
+SOFTWARE = ("swiftshader", "llvmpipe", "lavapipe", "basic render", "software")  # in the names of CPUs' adapters
+# The words before the versions of browsers in their user agents; most have those of others, too, which come later.
+BROWSERS = {"Edg": "Edge", "OPR": "Opera", "Firefox": "Firefox", "Chrome": "Chrome", "Version": "Safari"}
+TICKS = (1e-4, 2**16 * 1e-9)  # seconds: Chromium rounds timestamps to 0.1 ms, Dawn drops 16 bits of a nanosecond count
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """An adapter; `kind` is cpu or gpu, `engine` the WebGPU implementation: a browser and its version, or Dawn."""
+
+    name: str
+    kind: str
+    vendor: str
+    architecture: str
+    backend: str
+    driver: str
+    engine: str
+
+
+def adapter_of(said: Mapping[str, str], agent: str) -> Adapter:
+    """Return an adapter by the texts of its `GPUAdapterInfo`, "" for missing ones, and the user agent.
+
+    In Dawn, `device` is a name, and `description` names the driver.
+    """
+    vendor, architecture, device, description = (said[x] for x in ("vendor", "architecture", "device", "description"))
+    parts = " ".join(text for text in (vendor, architecture) if text)
+    named = device and not device.lower().startswith("0x")
+    software = any(word in f"{parts} {description}".lower() for word in SOFTWARE)
+    return Adapter(
+        (device if named else description or device) or parts or "unnamed adapter",
+        "cpu" if software or said["type"].lower() == "cpu" else "gpu",
+        vendor,
+        architecture,
+        said["backend"],
+        said["driver"] or (description if named else ""),
+        _engine(agent),
+    )
+
+
+def _engine(agent: str) -> str:
+    versions = [word.split("/") for word in agent.split()]
+    for name, browser in BROWSERS.items():
+        found = next((version for version in versions if version[0].endswith(name) and len(version) > 1), None)
+        if found and (browser != "Safari" or browser in agent):
+            return f"{browser} {found[1].split('.')[0]}"
+    return f"{agent.split('/')[0] or 'WebGPU'} with Dawn"
+
+
+def is_coarse(samples: Sequence[float]) -> bool:
+    """Return whether the clock of timestamps is too coarse for samples of this length, in seconds."""
+    rounded = any(
+        min(samples) < 50 * tick and all(abs(s / tick - round(s / tick)) < 1e-6 for s in samples) for tick in TICKS
+    )
+    return rounded or any(s <= 0 for s in samples)
 
 
 class Info(NamedTuple):
@@ -55,25 +109,25 @@ class Browser:
 
 
 def browser_of(
-    texts: tuple[str, str, str, str, str],
+    adapter: Adapter,
     reported: tuple[int, int],
     limits: Mapping[str, int],
     features: frozenset[str],
     shapes: Sequence[MatrixShape],
 ) -> Browser:
-    """Return the device of an adapter, given by its name, vendor, kind (cpu or gpu), driver and engine.
+    """Return the device of an adapter, with the least and the most lanes of its subgroups.
 
     Its name begins with its vendor, so that records and models of the same vendor are found. The rates of an unknown
     GPU are assumed by its kind, which browsers do not say; but NVIDIA's are cards. On a CPU, sizes are constant.
     """
-    name, vendor, kind, driver, engine = texts
+    name, vendor, kind = adapter.name, adapter.vendor, adapter.kind
     least, most = reported if "subgroups" in features else (0, 0)
     others = tuple(lanes for lanes in SIZES if kind != "cpu" and least < lanes <= most)
     able = Capabilities(name, limits, features, 0, least, frozenset(shapes), other_sizes=others)
     vendored = name if name.lower().startswith(vendor.lower()) else f"{vendor} {name}"
     assumed = "discrete" if vendor.lower() == "nvidia" else "other"
-    info = Info(vendored, driver, kind if kind == "cpu" else assumed)
-    return Browser(info, Engine(engine_of_record(engine)), able, reported)
+    info = Info(vendored, adapter.driver, kind if kind == "cpu" else assumed)
+    return Browser(info, Engine(engine_of_record(adapter.engine)), able, reported)
 
 
 def asking(device: Capabilities, able: Sequence[int]) -> Capabilities:
