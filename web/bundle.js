@@ -9,8 +9,7 @@ import { Dict, PyObject, call, dataclasses, json, provide } from "./python.js";
 import { spelled } from "./text.js";
 import { added, filledIn, render } from "./templates.js";
 
-/** @import { Config } from "./kernels.js" */
-/** @import { Problem } from "./problems.js" */
+/** @import { Config, Problem } from "./webmm.js" */
 /** The translated Python modules: the exports of bundle/core.js. @typedef {any} Core */
 /** An instance of a translated Python class, mostly a problem or a kernel. @typedef {any} Python */
 /** @typedef {{binding: number, name: string, type: GPUBufferBindingType | "read-only" | "write-only", wgsl_type: string}} Binding */
@@ -229,12 +228,6 @@ function served(folder) {
   const url = (/** @type {string} */ path) => new URL(path, folder);
   return { url, module: (path) => import(/* @vite-ignore */ /* webpackIgnore: true */ String(url(path))) };
 }
-
-/**
- * The source of the npm package: each file has its own import or URL, which bundlers recognise and rewrite.
- * @param {Record<string, () => Promise<any>>} modules @param {Record<string, URL>} files @returns {Source}
- */
-export const packed = (modules, files) => ({ module: (path) => modules[path](), url: (path) => files[path] });
 
 /** @param {Source} source @param {string} path @returns {Promise<any>} a module of the bundle */
 async function imported(source, path) {

@@ -7,9 +7,7 @@ import { Dict, frozenset, provide } from "./python.js";
 import { hyphened } from "./text.js";
 
 /** @import { Python } from "./bundle.js" */
-/** @import { Kernel } from "./kernels.js" */
-/** @import { Problem } from "./problems.js" */
-/** @import { RunRecord } from "./records.js" */
+/** @import { Kernel, Problem, RunRecord } from "./webmm.js" */
 /** @import { Engine as Device } from "./engine/engine.js" */
 
 /** @type {Python[]} the user's records for the device whose choice is in progress */

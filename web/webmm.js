@@ -16,7 +16,7 @@ export * from "./half.js";
 export { HostArray } from "./host.js";
 export * from "./matrix.js";
 export { Checker, errorBound } from "./check.js";
-export { Bundle } from "./bundle.js";
+export * from "./bundle.js";
 export * from "./kernels.js";
 export * from "./problems.js";
 export { BlockWeights, quantizeBlocks } from "./calls/quantized.js";
@@ -27,8 +27,6 @@ export { Reduction } from "./reduction.js";
 export { Device } from "./engine/device.js";
 export { within } from "./engine/guard.js";
 
-/** @typedef {import("./bundle.js").Binding} Binding */
-/** @typedef {import("./bundle.js").Tunable} Tunable */
 /** @typedef {import("./engine/timing.js").Timing} Timing */
 /** @typedef {import("./engine/roofline.js").Roofline} Roofline */
 /** @typedef {import("./engine/submissions.js").Launch} Launch */

@@ -6,14 +6,9 @@ import { QMATMUL, QMATMUL_WEIGHTS, qmatmul, qmatmulWeights } from "../calls/quan
 import { GELU, NORMALISE, REDUCE, gelu, normalise, reduce } from "../calls/reduce.js";
 import { Engine } from "./engine.js";
 
-/** @import { Matrix } from "../matrix.js" */
-/** @import { HostArray, HostData } from "../host.js" */
-/** @import { BlockWeights } from "../calls/quantized.js" */
-/** @import { Kernel } from "../kernels.js" */
-/** @import { Epilogue } from "../epilogue.js" */
-/** @import { Reduction } from "../reduction.js" */
-/** @import { DeviceArray } from "./array.js" */
-/** @import { Call } from "./plans.js" */
+/** @import { BlockWeights, DeviceArray, Epilogue, HostArray, Kernel, Matrix, Reduction } from "../webmm.js" */
+/** @import { HostData } from "../host.js" */
+/** @import { Body, Call } from "./plans.js" */
 
 /** @typedef {"float32" | "float16"} FloatType */
 /**
@@ -63,6 +58,9 @@ import { Engine } from "./engine.js";
  * @property {FloatType} [outDtype] dtype of the result, by default that of `q`
  */
 
+/** @param {"softmax" | "layer_norm" | "rms_norm"} name @returns {Body} */
+const normalises = (name) => (call, x, options) => normalise(call, name, x, options);
+const [softmax, layerNorm, rmsNorm] = [normalises("softmax"), normalises("layer_norm"), normalises("rms_norm")];
 const ATTENTION = /** @type {const} */ (["causal", "mask", "scale", "softcap", "window", "lengths", "outDtype"]);
 
 /**
@@ -93,7 +91,7 @@ export class Device extends Engine {
    * @returns {Promise<A extends DeviceArray ? DeviceArray : B extends DeviceArray ? DeviceArray : A extends Matrix ? Matrix : HostArray>} shape (…, m, n)
    */
   async matmul(a, b, options = {}) {
-    return this.plans.call("matmul", MATMUL, [a, b], options, (call) => matmul(call, a, b, options));
+    return this.plans.call("matmul", MATMUL, [a, b], options, matmul);
   }
 
   /**
@@ -105,7 +103,7 @@ export class Device extends Engine {
    * @returns {Promise<DeviceArray>} `c`
    */
   async gemm(a, b, c, options = {}) {
-    return this.plans.call("gemm", GEMM, [a, b, c], options, (call) => gemm(call, a, b, c, options));
+    return this.plans.call("gemm", GEMM, [a, b, c], options, gemm);
   }
 
   /**
@@ -119,22 +117,19 @@ export class Device extends Engine {
    * @returns {Promise<A extends DeviceArray ? DeviceArray : B extends DeviceArray ? DeviceArray : HostArray>} shape (…, m, n)
    */
   async qmatmul(a, b, options) {
-    return this.plans.call("qmatmul", QMATMUL, [a, b], options, (call) => qmatmul(call, a, b, options));
+    return this.plans.call("qmatmul", QMATMUL, [a, b], options, qmatmul);
   }
 
   /**
    * Multiply `x` by weights quantised in blocks to 8 or 4 bits, summing in float32. Quantise weights with
    * `quantizeBlocks()`; weights used more than once should be on the device: `await weights.to(gpu)`.
-   * @template {HostData | DeviceArray} X
-   * @param {X} x shape (…, k); float32 or float16
+   * @template {HostData | DeviceArray} X @param {X} x shape (…, k); float32 or float16
    * @param {BlockWeights} weights shape (k, n)
    * @param {{outDtype?: FloatType}} [options] `outDtype` is the dtype of `x` by default
    * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} shape (…, n)
    */
   async qmatmulWeights(x, weights, options = {}) {
-    return this.plans.call("qmatmulWeights", QMATMUL_WEIGHTS, [x, weights], options, (call) =>
-      qmatmulWeights(call, x, weights, options),
-    );
+    return this.plans.call("qmatmulWeights", QMATMUL_WEIGHTS, [x, weights], options, qmatmulWeights);
   }
 
   /**
@@ -142,8 +137,7 @@ export class Device extends Engine {
    * of (batch, tokens, heads, width), are read in place.
    *
    *     const o = await gpu.attention(q, k, v, { causal: true });
-   * @template {HostData | DeviceArray} Q
-   * @param {Q} q shape (…, heads, queries, width); float32 or float16
+   * @template {HostData | DeviceArray} Q @param {Q} q shape (…, heads, queries, width); float32 or float16
    * @param {HostData | DeviceArray} k shape (…, heads, keys, width); the heads of `q` may be a multiple of its heads
    * @param {HostData | DeviceArray} v shape (…, heads, keys, value width)
    * @param {AttentionOptions} [options]
@@ -176,8 +170,7 @@ export class Device extends Engine {
    * Apply a function to each element of an array. The result is dense; a view is read in place.
    *
    *     const y = await gpu.map(x, new Epilogue("where(x > 0, x, slope * x)", { slope: 0.1 }));
-   * @template {HostData | DeviceArray} X
-   * @param {X} x float32 or float16
+   * @template {HostData | DeviceArray} X @param {X} x float32 or float16
    * @param {"relu" | "gelu" | "gelu_tanh" | "silu" | Epilogue} f arrays of an `Epilogue` broadcast to `x`
    * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} shape and dtype of `x`; on the device also if an array of `f` is
    */
@@ -190,8 +183,7 @@ export class Device extends Engine {
    * Reduce an array along one axis, several axes, or all of them, with the result shapes of NumPy.
    *
    *     const sums = await gpu.reduce(x, "sum", { axis: 0 });
-   * @template {HostData | DeviceArray} X
-   * @param {X} x float32, float16 or int32; also float64, except for "prod" and "logsumexp"
+   * @template {HostData | DeviceArray} X @param {X} x float32, float16 or int32; also float64, except for "prod" and "logsumexp"
    * @param {"sum" | "mean" | "prod" | "max" | "min" | "argmax" | "argmin" | "logsumexp" | "var" | "std" | "norm" | "all" | "any" | "count_nonzero" | Reduction} op
    * @param {{axis?: number | readonly number[] | null, keepdims?: boolean, outDtype?: FloatType, y?: HostData | DeviceArray}} [options] without `axis`,
    *   all axes are reduced; `keepdims` keeps them with length 1; `outDtype` is the dtype of `x` by default; `y` is the second
@@ -199,58 +191,48 @@ export class Device extends Engine {
    * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} for "argmax" and "argmin" the indices, as int32
    */
   async reduce(x, op, options = {}) {
-    return this.plans.call("reduce", REDUCE, [x, op], options, (call) => reduce(call, x, op, options));
+    return this.plans.call("reduce", REDUCE, [x, op], options, reduce);
   }
 
   /**
    * Softmax: exp(x) / Σ exp(x) along an axis, without overflow for large x.
-   * @template {HostData | DeviceArray} X
-   * @param {X} x float32 or float16
+   * @template {HostData | DeviceArray} X @param {X} x float32 or float16
    * @param {{axis?: number}} [options] `axis` is the last one by default
    * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} shape and dtype of `x`
    */
   async softmax(x, options = {}) {
-    return this.plans.call("softmax", NORMALISE.softmax, [x], options, (call) =>
-      normalise(call, "softmax", x, options),
-    );
+    return this.plans.call("softmax", NORMALISE.softmax, [x], options, softmax);
   }
 
   /**
    * Layer normalisation: (x - mean) / √(variance + eps) · weight + bias along the last axis.
-   * @template {HostData | DeviceArray} X
-   * @param {X} x float32 or float16
+   * @template {HostData | DeviceArray} X @param {X} x float32 or float16
    * @param {{weight?: HostData | DeviceArray, bias?: HostData | DeviceArray, eps?: number}} [options] `weight` and `bias` are
    *   vectors of the last axis's length, of the dtype of `x`; `eps` is 1e-5 by default
    * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} shape and dtype of `x`
    */
   async layerNorm(x, options = {}) {
-    return this.plans.call("layerNorm", NORMALISE.layer_norm, [x], options, (call) =>
-      normalise(call, "layer_norm", x, options),
-    );
+    return this.plans.call("layerNorm", NORMALISE.layer_norm, [x], options, layerNorm);
   }
 
   /**
    * RMS normalisation: x / √(mean(x²) + eps) · weight along the last axis.
-   * @template {HostData | DeviceArray} X
-   * @param {X} x float32 or float16
+   * @template {HostData | DeviceArray} X @param {X} x float32 or float16
    * @param {{weight?: HostData | DeviceArray, eps?: number}} [options] `weight` is a vector of the last axis's length, of
    *   the dtype of `x`; `eps` is 1e-5 by default
    * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} shape and dtype of `x`
    */
   async rmsNorm(x, options = {}) {
-    return this.plans.call("rmsNorm", NORMALISE.rms_norm, [x], options, (call) =>
-      normalise(call, "rms_norm", x, options),
-    );
+    return this.plans.call("rmsNorm", NORMALISE.rms_norm, [x], options, rmsNorm);
   }
 
   /**
    * GELU of each element: x·Φ(x), where Φ is the normal distribution function.
-   * @template {HostData | DeviceArray} X
-   * @param {X} x float32 or float16
+   * @template {HostData | DeviceArray} X @param {X} x float32 or float16
    * @param {{approximate?: boolean}} [options] `approximate` computes Φ with tanh instead of the error function
    * @returns {Promise<X extends DeviceArray ? DeviceArray : HostArray>} shape and dtype of `x`
    */
   async gelu(x, options = {}) {
-    return this.plans.call("gelu", GELU, [x], options, (call) => gelu(call, x, options));
+    return this.plans.call("gelu", GELU, [x], options, gelu);
   }
 }

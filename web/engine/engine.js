@@ -17,16 +17,13 @@ import { Pipelines } from "./pipelines.js";
 import { Plans } from "./plans.js";
 import { Pool } from "./pool.js";
 import { roofline } from "./roofline.js";
-import { Submissions } from "./submissions.js";
+import { Submissions, encode } from "./submissions.js";
 import { time } from "./timing.js";
 import { upload } from "./transfer.js";
 
 /** @import { ElementType, HostData } from "../host.js" */
 /** @import { Python } from "../bundle.js" */
-/** @import { Config } from "../kernels.js" */
-/** @import { Problem, Task } from "../problems.js" */
-/** @import { RunRecord } from "../records.js" */
-/** @import { Launch } from "./submissions.js" */
+/** @import { Config, Launch, Problem, RunRecord, Task } from "../webmm.js" */
 
 const NODE = "node has no navigator.gpu; npm install webgpu, and pass its create([]) as Device.open({ gpu })";
 const SPELLINGS = ["current", "deprecated"]; // of the WGSL built-ins that load and store matrix fragments
@@ -247,7 +244,9 @@ export class Engine {
 
   /** Submit a launch `count` times, each in its own compute pass. @param {Launch} launch @param {number} count */
   submit(launch, count) {
-    this.submissions.submit(launch, count);
+    this.submissions.commands((encoder) => {
+      for (let i = 0; i < count; i++) encode(encoder, launch);
+    });
   }
 
   /** Submit the queued dispatches now. This also happens at the end of each turn of the event loop, and before every readback. */

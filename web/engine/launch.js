@@ -6,9 +6,8 @@ import { UnsupportedError } from "../errors.js";
 import { Dict } from "../python.js";
 import { TURNS, sized } from "./pool.js";
 
-/** @import { DeviceArray } from "./array.js" */
+/** @import { DeviceArray, Launch } from "../webmm.js" */
 /** @import { Engine as Device } from "./engine.js" */
-/** @import { Launch } from "./submissions.js" */
 /** Translated kernels and problems, from bundle/core.js. @typedef {any} Kernel @typedef {any} Problem */
 
 // Limits of the caches of a device:

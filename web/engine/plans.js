@@ -15,6 +15,7 @@ import { ByBuffers } from "./launch.js";
 /** @import { Engine as Device } from "./engine.js" */
 /** @import { Kernel, Problem } from "./launch.js" */
 /** @import { Launch } from "./submissions.js" */
+/** The steps of a call, which get its operands and its options. @typedef {(call: Call, ...given: any[]) => Promise<any>} Body */
 /** A recorded launch: its kernel, its problem, and the numbers of its buffers. @typedef {{token: number, kernel: Kernel, problem: Problem, numbers: number[]}} Queued */
 
 /** A call in progress, which records its steps. Buffers are numbered: those of its operands first, then those that it allocates. */
@@ -269,7 +270,7 @@ export class Plans {
    * `body` and record it.
    * @param {string} name @param {readonly string[]} known names of its options
    * @param {unknown[]} operands arrays, quantised weights, or the names of operations
-   * @param {Record<string, any>} options @param {(call: Call) => Promise<any>} body
+   * @param {Record<string, any>} options @param {Body} body
    * @returns {any}
    */
   call(name, known, operands, options, body) {
@@ -279,7 +280,7 @@ export class Plans {
     const plan = this.#kept.get(key);
     if (plan) return plan.run(arrays);
     checkOptions(name, options, known); // the options of a plan were checked when it was recorded
-    return this.#record(key, arrays, body);
+    return this.#record(key, arrays, (call) => body(call, ...operands, options));
   }
 
   /** Forget all plans, when the steps of a call may have changed. */

@@ -23,13 +23,6 @@ export class Submissions {
     this.wgpu = guard.wgpu;
   }
 
-  /** Submit a launch `count` times, each in its own compute pass. @param {Launch} launch @param {number} count */
-  submit(launch, count) {
-    this.commands((encoder) => {
-      for (let i = 0; i < count; i++) encode(encoder, launch);
-    });
-  }
-
   /** Submit commands, after what is queued. @param {(encoder: GPUCommandEncoder) => void} write */
   commands(write) {
     this.flush();
@@ -40,24 +33,25 @@ export class Submissions {
 
   /** Queue a launch: the launches of one turn of the event loop share a submission, up to `MOST` of them. @param {Launch} launch */
   queue(launch) {
-    if (!this.#pass) this.#begin();
-    this.#pipeline = dispatch(/** @type {GPUComputePassEncoder} */ (this.#pass), launch, this.#pipeline);
+    this.#pass ??= this.#begin();
+    this.#pipeline = dispatch(this.#pass, launch, this.#pipeline);
     this.#waiting += 1;
     if (this.#waiting < this.#most) return;
     this.#most = Math.min(2 * this.#most, MOST);
     this.flush();
   }
 
+  /** Begin a pass, which is submitted at the end of this turn at the latest. */
   #begin() {
-    this.#open = this.wgpu.createCommandEncoder();
-    this.#pass = this.#open.beginComputePass();
-    if (this.#due) return;
+    if (!this.#due)
+      setTimeout(() => {
+        this.#due = false;
+        this.#most = FIRST;
+        this.flush();
+      });
     this.#due = true;
-    setTimeout(() => {
-      this.#due = false;
-      this.#most = FIRST;
-      this.flush();
-    });
+    this.#open = this.wgpu.createCommandEncoder();
+    return this.#open.beginComputePass();
   }
 
   /** Submit the queued launches now. This also happens at the end of each turn of the event loop, and before every readback. */

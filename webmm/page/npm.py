@@ -62,13 +62,15 @@ def modules(folder: Path, kernels: str = "") -> list[str]:
 
 
 def _write_entries(package: Path) -> None:
-    """Write the entry modules, which list every file of the bundle, so that bundlers find them."""
+    """Write the entry modules, with an import or URL of each file of the bundle, which bundlers recognise."""
     bundled = package / "bundle"
     names = sorted(path.relative_to(bundled).as_posix() for path in bundled.rglob("*.js*"))
     modules = [f'  "{name}": () => import("./{name}"),' for name in names if name.endswith(".js")]
     files = [f'  "{name}": new URL("./{name}", import.meta.url),' for name in names if name.endswith(".json")]
-    head = '// @ts-check\nimport { Bundle, packed } from "../bundle.js";\n\nBundle.source = packed({'
-    (bundled / "files.js").write_text("\n".join([head, *modules, "}, {", *files, "});", ""]), encoding="utf-8")
+    head = '// @ts-check\nimport { Bundle } from "../bundle.js";\n'
+    source = "Bundle.source = { module: (path) => modules[path](), url: (path) => files[path] };\n"
+    text = "\n".join([head, "const modules = {", *modules, "};", "const files = {", *files, "};", source])
+    (bundled / "files.js").write_text(text, encoding="utf-8")
     (package / "entries").mkdir()
     for name in ENTRIES.values():
         text = f'import "../bundle/files.js";\nexport * from "../{name}.js";\n'
