@@ -53,10 +53,7 @@ export class Choices {
     if (this.device.info.kind !== "cpu") this.#models = await this.device.bundle.models(this.described.info.name);
   }
 
-  /**
-   * Leave out the sizes of subgroups that this GPU cannot be asked for; Python's self-test, which finds those out, does not
-   * exist here.
-   */
+  /** Leave out the sizes of subgroups that this GPU cannot be asked for: there is no self-test here, as in Python. */
   async findSizes() {
     const { device, core, capabilities } = this;
     if (!device.features.has(SIZE_CONTROL) || !capabilities.other_sizes.length) return;
@@ -107,10 +104,7 @@ export class Choices {
     return (this.#kernels ??= new Map(core.offered().map((/** @type {Python} */ cls) => [cls.name, every(cls)])));
   }
 
-  /**
-   * Use tuning records: `choose` then prefers the kernel of the nearest record. Records of other adapters are ignored.
-   * @param {RunRecord[]} records throws ProblemError if one of them has a tunable with a value that is never tried
-   */
+  /** Use tuning records: `choose` prefers the kernel of the nearest one of this adapter. @param {RunRecord[]} records throws ProblemError if one has a tunable with a value that is never tried */
   learn(records) {
     const { name, engine } = this.device.info;
     const own = records

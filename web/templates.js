@@ -27,8 +27,6 @@ function found(name) {
   return templates[name];
 }
 
-const MAKES_DICT = Symbol("dict"); // marks functions that make a Dict of their keyword arguments
-
 const MAX_STEPS = 50_000; // of the loops of a template that is rendered, as in webmm/wgsl/render.py
 let left = Infinity; // of these steps
 
@@ -42,8 +40,13 @@ function range(start, stop, step = 1) {
   return $.range(first, end, step);
 }
 
+/** Jinja's `dict()` and `namespace()`, with keywords after one value or none. */
+const dict = $.signed(
+  (/** @type {Any[]} */ ...given) => (given.length > 1 ? $.dict(...given) : $.dict([], ...given)),
+  "**",
+);
 /** @type {Scope} */
-const GLOBALS = Object.assign(Object.create(null), { range, dict: MAKES_DICT, namespace: MAKES_DICT });
+const GLOBALS = Object.assign(Object.create(null), { range, dict, namespace: dict });
 
 /** Python's `filled_in()`. @param {Any} kernel @param {Any} values a Dict of variables @returns {string} the kernel's rendered template; throws ConfigError if it would be too long */
 export function filledIn(kernel, values) {
@@ -83,41 +86,23 @@ export function member(x, name) {
 /** @param {Any} x @param {Any} key @returns {Any} its element, or else its attribute */
 export const item = (x, key) => (x instanceof $.PyObject && typeof key === "string" ? member(x, key) : $.item(x, key));
 
-/** @param {Any} f @param {Any[]} args @param {Scope} [named] */
-export function call(f, args, named = {}) {
-  if (f === MAKES_DICT) return $.dict(args[0] ?? [], named);
-  return f[MACRO] ? f(args, named) : $.call(f, args, named);
-}
-
-/** @param {Any} x @param {string} name @param {Any[]} args @param {Scope} [named] */
+/** Call a method, or a macro of an imported template. @param {Any} x @param {string} name @param {Any[]} args @param {Scope} [named] */
 export function invoke(x, name, args, named = {}) {
-  const f = member(x, name);
-  return f[MACRO] ? f(args, named) : $.invoke(x, name, args, named);
+  const f = member(x, name); // which tells what is undefined
+  return x.__host__ ? $.call(f, args, named) : $.invoke(x, name, args, named);
 }
-
-/** @param {string} name @param {Any} x @param {...Any} args */
-export const method = (name, x, ...args) =>
-  Object.getPrototypeOf(x) === null || x[MODULE] ? invoke(x, name, args) : $.method(name, x, ...args);
-
-const MACRO = Symbol("macro");
-const MODULE = Symbol("module");
 
 /** Define a macro. @param {Scope} scope in which it is defined @param {string} names of its parameters, separated by spaces @param {Record<string, (scope: Scope) => Any>} defaults @param {Template} body */
 export function macro(scope, names, defaults, body) {
-  const order = names.split(" ").filter(Boolean);
-  const known = new Set([...order, "caller"]);
-  const f = (/** @type {Any[]} */ args, /** @type {Scope} */ named) => {
-    if (args.length > order.length) throw new $.TypeError_(`a macro takes ${order.length} values, not ${args.length}`);
+  const order = [...names.split(" ").filter(Boolean), "caller"];
+  const f = (/** @type {Any[]} */ ...given) => {
+    if (given.length > order.length) throw new $.TypeError_(`a macro takes ${order.length - 1} values`);
     const own = inner(scope);
-    for (const name of Object.keys(named)) if (!known.has(name)) throw new $.TypeError_(`a macro takes no ${name}`);
-    for (const name of order) own[name] = undefined; // hides a variable of the same name in an enclosing scope
-    args.forEach((value, i) => (own[order[i]] = value));
-    Object.assign(own, named);
+    order.forEach((name, i) => (own[name] = given[i])); // undefined hides a variable of an enclosing scope
     for (const name of order) if (own[name] === undefined && defaults[name]) own[name] = defaults[name](own);
     return body(own);
   };
-  f[MACRO] = true;
-  return f;
+  return $.signed(f, order.join(" "));
 }
 
 /**
@@ -149,7 +134,7 @@ export const include = (name, scope) => found(name)(inner(scope));
 export function module(name, scope) {
   const own = Object.create(scope ?? GLOBALS);
   found(name)(own);
-  return Object.assign(Object.create(null), own, { [MODULE]: true });
+  return Object.assign(Object.create(null), own, { __host__: true }); // whose functions are called as methods
 }
 
 /** @param {Any} x @param {Any} other */

@@ -21,11 +21,7 @@ export const LIMITS = /** @type {const} */ ([
   "maxTextureDimension2D",
   "maxTextureArrayLayers",
 ]);
-/**
- * Open an adapter with all of its limits, and the features that kernels use.
- * @param {GPU} gpu @param {GPUPowerPreference} powerPreference
- * @returns {Promise<{adapter: GPUAdapter, device: GPUDevice}>} throws NoAdapterError or UnsupportedError
- */
+/** Open an adapter with all of its limits, and the features that kernels use. Throws NoAdapterError or UnsupportedError. @param {GPU} gpu @param {GPUPowerPreference} powerPreference */
 export async function openAdapter(gpu, powerPreference) {
   const adapter = await gpu.requestAdapter({ powerPreference });
   if (!adapter) throw new NoAdapterError("WebGPU is available, but it found no adapter");

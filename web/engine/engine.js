@@ -225,11 +225,7 @@ export class Engine {
     return this.bundle.configure(kernel, config, op);
   }
 
-  /**
-   * Prepare the dispatches of a kernel for a problem, with one array for each of the problem's buffers, in their order.
-   * @param {Kernel | Python} kernel @param {Problem | Python} p @param {...DeviceArray} arrays
-   * @returns {Promise<Launch>}
-   */
+  /** Prepare the dispatches of a kernel for a problem, with one array for each of the problem's buffers, in their order. @param {Kernel | Python} kernel @param {Problem | Python} p @param {...DeviceArray} arrays */
   launch(kernel, p, ...arrays) {
     this.guard.alive();
     return this.launches.get(kernel instanceof Kernel ? kernel.of : kernel, this.bundle.problem(p), arrays);

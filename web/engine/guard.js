@@ -26,11 +26,7 @@ export class Guard {
     if (this.loss) throw new DeviceLostError(this.loss);
   }
 
-  /**
-   * Run `work` in error scopes, and throw the errors that the engine reports as webmm's.
-   * @template T
-   * @param {string} doing the activity, for messages @param {() => T | Promise<T>} work @returns {Promise<T>}
-   */
+  /** Run `work` in error scopes, and throw the errors that the engine reports as webmm's. @template T @param {string} doing the activity, for messages @param {() => T | Promise<T>} work */
   async using(doing, work) {
     this.alive();
     this.wgpu.pushErrorScope("out-of-memory");
@@ -64,29 +60,22 @@ function lossInWords(info) {
   return info.reason === "destroyed" ? "the device was closed" : `the browser or driver dropped the device${message}`;
 }
 
-/**
- * Wait for `work`, but throw TimeoutError after `seconds`; the work itself goes on.
- * @template T
- * @param {number} seconds @param {string} doing the activity, for the message @param {Promise<T>} work
- * @returns {Promise<T>}
- */
+/** Wait for `work`, but throw TimeoutError after `seconds`; the work itself goes on. @template T @param {number} seconds @param {string} doing the activity, for the message @param {Promise<T>} work */
 export async function within(seconds, doing, work) {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
+  /** @type {Promise<never>} */
   const late = new Promise((_, reject) => {
     timer = setTimeout(() => reject(new TimeoutError(`${doing} took longer than ${seconds} s`)), seconds * 1e3);
   });
   try {
-    return /** @type {T} */ (await Promise.race([work, late]));
+    return await Promise.race([work, late]);
   } finally {
     clearTimeout(timer);
   }
 }
 
-/**
- * Return the promise that `make` gives, once for each key; one that fails is forgotten, so that the next call tries again.
- * @template T @param {Map<string, Promise<T>>} kept @param {string} key @param {() => Promise<T>} make @returns {Promise<T>}
- */
+/** Make a promise once for each key; one that fails is forgotten, so that the next call tries again. @template T @param {Map<string, Promise<T>>} kept @param {string} key @param {() => Promise<T>} make */
 export function once(kept, key, make) {
   const known = kept.get(key);
   if (known) return known;
@@ -96,7 +85,7 @@ export function once(kept, key, make) {
   return made;
 }
 
-/** Return what `work` gives; if it fails, call `free` first. @template T @param {() => void} free @param {() => Promise<T>} work @returns {Promise<T>} */
+/** Return what `work` gives; if it fails, call `free` first. @template T @param {() => void} free @param {() => Promise<T>} work */
 export async function orFree(free, work) {
   try {
     return await work();

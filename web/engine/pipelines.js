@@ -23,11 +23,7 @@ export class Pipelines {
     return this.#kept.size;
   }
 
-  /**
-   * Compile a shader, unless it was compiled before.
-   * @param {string} code @param {string} label for messages @param {Binding[]} bindings
-   * @returns {Promise<GPUComputePipeline>} throws ShaderError, or TimeoutError after 60 s
-   */
+  /** Compile a shader, unless it was compiled before. Throws ShaderError, or TimeoutError after 60 s. @param {string} code @param {string} label for messages @param {Binding[]} bindings */
   of(code, label, bindings) {
     this.guard.alive();
     const compiling = () => within(COMPILE_TIMEOUT, `compiling ${label}`, this.#compile(code, label, bindings));

@@ -72,10 +72,7 @@ export function encode(encoder, launch, timestampWrites) {
   pass.end();
 }
 
-/**
- * @param {GPUComputePassEncoder} pass @param {Launch} launch @param {GPUComputePipeline | null} [set] the pipeline that the pass has set
- * @returns {GPUComputePipeline | null} the pipeline that it has set afterwards
- */
+/** Return the pipeline that the pass has set afterwards. @param {GPUComputePassEncoder} pass @param {Launch} launch @param {GPUComputePipeline | null} [set] that it has set before */
 function dispatch(pass, launch, set = null) {
   for (const { pipeline, bindGroup, grid } of launch) {
     if (pipeline !== set) pass.setPipeline(pipeline);

@@ -10,11 +10,7 @@ import { encode } from "./submissions.js";
 /** The time of the last measurement on each device, in ms. @type {WeakMap<Device, number>} */
 const timed = new WeakMap();
 
-/**
- * Time a launch on the device, with timestamp queries if it has them, otherwise with the wall clock.
- * @param {Device} device @param {Launch} launch @param {number} [warmUp] in seconds
- * @returns {Promise<Timing>}
- */
+/** Time a launch on the device, with timestamp queries if it has them, otherwise with the wall clock. @param {Device} device @param {Launch} launch @param {number} [warmUp] in seconds */
 export async function time(device, launch, warmUp = device.core.WARM_UP) {
   const { BATCH_TIME, COLD, WAKE, sample_count: sampleCount } = device.core;
   await device.synchronize();

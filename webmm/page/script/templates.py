@@ -32,10 +32,7 @@ OPERATORS: dict[type[nodes.Node], str] = {
 COMPARISONS = {"eq": "$.eq", "ne": "!$.eq", "lt": "$.lt", "lteq": "$.le", "gt": "$.gt", "gteq": "$.ge"}
 # The possible values in computed template names.
 COMPUTED = {*ACTIVATIONS, *OPERATIONS, *(dtype.wgsl for dtype in DTYPES.values())}
-IMPORTED = (
-    "add, call, filters, get as g, include, inner, invoke, item, loop as each, macro, member as m, method,"
-    " module, otherwise"
-)
+IMPORTED = "add, filters, get as g, include, inner, invoke, item, loop as each, macro, member as m, module, otherwise"
 FILTERS = {"upper", "join", "length", "default", "list", "reverse", "max", "rejectattr"}
 
 
@@ -183,11 +180,11 @@ class _Expressions:
         named += [f"caller: {caller}"] if caller else []
         function = node.node
         if isinstance(function, nodes.Getattr) and function.attr in runtime.METHODS and not named:
-            return f"method({', '.join([json.dumps(function.attr), self._x(function.node), *values])})"
+            return f"$.method({', '.join([json.dumps(function.attr), self._x(function.node), *values])})"
         if isinstance(function, nodes.Getattr):
             start = f"invoke({self._x(function.node)}, {json.dumps(function.attr)}"
         else:
-            start = f"call({self._x(function)}"
+            start = f"$.call({self._x(function)}"
         keywords = f", {{ {', '.join(named)} }}" if named else ""
         return f"{start}, [{', '.join(values)}]{keywords})"
 
