@@ -9,7 +9,7 @@ import { Dict, PyObject, call, dataclasses, json, provide } from "./python.js";
 import { spelled } from "./text.js";
 import { added, filledIn, render } from "./templates.js";
 
-/** @import { Config, Problem } from "./webmm.js" */
+/** @import { Config, Problem, RunRecord } from "./webmm.js" */
 /** The translated Python modules: the exports of bundle/core.js. @typedef {any} Core */
 /** An instance of a translated Python class, mostly a problem or a kernel. @typedef {any} Python */
 /** @typedef {{binding: number, name: string, type: GPUBufferBindingType | "read-only" | "write-only", wgsl_type: string}} Binding */
@@ -76,12 +76,9 @@ export class Bundle {
     return new Bundle(index, core, source);
   }
 
-  /** @param {Record<string, any>} row @returns {Python} a translated `Record` */
+  /** @param {Partial<RunRecord>} row @returns {Python} a translated `Record` */
   record(row) {
-    const known = dataclasses.fields(this.core.Record).map(({ name }) => [name, row[name]]);
-    const given = known.filter(([, value]) => value !== undefined);
-    const config = new Dict(Object.entries(row.config ?? {}));
-    return call(this.core.Record, [], { ...Object.fromEntries(given), config });
+    return call(this.core.Record, [], json.loads(JSON.stringify(row)));
   }
 
   /** Load the cost models of an adapter's vendor, 100 KB each, by name. @param {string} adapter @returns {Promise<Dict>} */

@@ -109,7 +109,7 @@ export class Choices {
     const { name, engine } = this.device.info;
     const own = records
       .filter((r) => r.status === "ok" && r.adapter === name && r.engine === engine)
-      .map((record) => this.device.bundle.record({ ...record, adapter: this.described.info.name }));
+      .map(({ call_us, ...r }) => this.device.bundle.record({ ...r, adapter: this.described.info.name }));
     const reason = own.map(this.core.refusal).find(Boolean);
     if (reason) throw new ProblemError(`a record ${reason}`);
     this.#learned = own;

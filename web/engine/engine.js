@@ -7,7 +7,7 @@ import { Choices } from "../choose.js";
 import { ConfigError, NoAdapterError } from "../errors.js";
 import { Kernel } from "../kernels.js";
 import { ELEMENTS, HostArray, checkedShape, elementType, sizeOf } from "../host.js";
-import { dataclasses } from "../python.js";
+import { make } from "../python.js";
 import { grouped } from "../text.js";
 import { MATRIX_UNITS, describe, matrixShapes, openAdapter } from "./adapters.js";
 import { DeviceArray, Storage } from "./array.js";
@@ -26,9 +26,6 @@ import { upload } from "./transfer.js";
 /** @import { Config, Launch, Problem, RunRecord, Task } from "../webmm.js" */
 
 const NODE = "node has no navigator.gpu; npm install webgpu, and pass its create([]) as Device.open({ gpu })";
-const SPELLINGS = ["current", "deprecated"]; // of the WGSL built-ins that load and store matrix fragments
-/** @type {Record<string, number>} bytes of an element of A and B in fragments that stages use */
-const SIZES = { f32: 4, f16: 2, i8: 1, u8: 1 };
 
 /** An open adapter: everything that `Device` has besides its calls. The other modules of this folder do the work. */
 export class Engine {
@@ -96,13 +93,9 @@ export class Engine {
 
   /** @returns {Promise<string>} the first spelling of fragment loads and stores that the engine compiles, or "" */
   async #findSpelling() {
-    const halves = this.features.has("shader-f16");
-    const shape = this.matrix.find(({ operands }) => operands in SIZES && (halves || operands !== "f16"));
-    if (!shape) return "";
-    const settings = { shape, size: SIZES[shape.operands], lanes: this.info.subgroup };
-    for (const spelling of SPELLINGS) {
-      const code = await this.bundle.text("probe/matrix_unit.wgsl", { ...settings, spelling });
-      if (await this.pipelines.compiles(code)) return spelling;
+    for (const settings of this.core.spellings(this.capabilities)) {
+      const code = await this.bundle.text("probe/matrix_unit.wgsl", Object.fromEntries(settings));
+      if (await this.pipelines.compiles(code)) return settings.get("spelling");
     }
     return "";
   }
@@ -274,12 +267,21 @@ export class Engine {
     const { m, n, k, dtype, op = "gemm", variant = "" } = p;
     const { name: adapter, engine, backend, driver } = this.info;
     const { version } = this.bundle.index;
-    const unmeasured = dataclasses.fields(this.core.Record).map((field) => [field.name, field.make()]);
-    return {
-      ...Object.fromEntries(unmeasured),
-      ...{ op, kernel: kernel.name, m, n, k, batch: 1, dtype, variant, config: kernel.config },
-      ...{ engine, adapter, backend, driver, version },
-      ...values,
+    const of = {
+      op,
+      kernel: kernel.name,
+      m,
+      n,
+      k,
+      batch: 1,
+      dtype,
+      variant,
+      engine,
+      adapter,
+      backend,
+      driver,
+      version,
     };
+    return { ...make(this.core.Record, [], of), config: kernel.config, ...values };
   }
 }

@@ -6,7 +6,7 @@ This module is in the translated subset (docs/page.md).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from webmm.choose import candidates
@@ -14,6 +14,7 @@ from webmm.choose.tuned import engine_of_record
 from webmm.errors import UnsupportedError
 from webmm.kernels import kernel_class
 from webmm.kernels.base import Capabilities, Kernel, MatrixShape
+from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.subgroups import SIZES, assured
 from webmm.page.stages import light
 from webmm.problems.base import Problem
@@ -25,6 +26,7 @@ PACKED_DOT = "packed_4x8_integer_dot_product"  # the WGSL feature with dot4U8Pac
 SOFTWARE = ("swiftshader", "llvmpipe", "lavapipe", "basic render", "software")  # in the names of CPUs' adapters
 # The words before the versions of browsers in their user agents; most have those of others, too, which come later.
 BROWSERS = {"Edg": "Edge", "OPR": "Opera", "Firefox": "Firefox", "Chrome": "Chrome", "Version": "Safari"}
+OPERANDS = {"f32": 4, "f16": 2, "i8": 1, "u8": 1}  # of fragments that stages use, with the bytes of an element
 TICKS = (1e-4, 2**16 * 1e-9)  # seconds: Chromium rounds timestamps to 0.1 ms, Dawn drops 16 bits of a nanosecond count
 
 
@@ -137,6 +139,21 @@ def asking(device: Capabilities, able: Sequence[int]) -> Capabilities:
     """
     unasked = [lanes for lanes in device.subgroup_sizes if lanes not in able]
     return replace(device, subgroup_size=able[0], other_sizes=(*able[1:], *unasked)) if able else device
+
+
+def spellings(device: Capabilities) -> list[dict[str, Any]]:
+    """Return the settings of the probe of each spelling of fragment loads and stores; [] without fragments for it.
+
+    It needs one that stages use: the largest.
+    """
+    known = [shape for shape in device.matrix_shapes if shape.operands in OPERANDS]
+    usable = [shape for shape in known if shape.operands != "f16" or "shader-f16" in device.features]
+    if not usable:
+        return []
+    shape = max(usable, key=lambda each: (each.m * each.n * each.k, each))
+    names = next(field.metadata["candidates"] for field in fields(MatrixUnit) if field.name == "spelling")
+    given = {"shape": shape, "size": OPERANDS[shape.operands], "lanes": device.subgroup_size}
+    return [{**given, "spelling": name} for name in names]
 
 
 def refused(kernel: Kernel[Any], problem: Problem, browser: Browser) -> str | None:

@@ -50,7 +50,8 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.kernels.traffic": ("moved",),
     "webmm.kernels.subgroups": ("pinned",),
     "webmm.page.browser": (
-        *("adapter_of", "asking", "browser_of", "first_able", "fitted", "is_coarse", "refused", "spelled", "stage_for"),
+        *("adapter_of", "asking", "browser_of", "first_able", "fitted", "is_coarse", "refused", "spelled", "spellings"),
+        "stage_for",
     ),
     "webmm.page.stages": ("configurations", "offered"),
     "webmm.wgsl.library": ("files_of",),
