@@ -267,21 +267,8 @@ export class Engine {
     const { m, n, k, dtype, op = "gemm", variant = "" } = p;
     const { name: adapter, engine, backend, driver } = this.info;
     const { version } = this.bundle.index;
-    const of = {
-      op,
-      kernel: kernel.name,
-      m,
-      n,
-      k,
-      batch: 1,
-      dtype,
-      variant,
-      engine,
-      adapter,
-      backend,
-      driver,
-      version,
-    };
-    return { ...make(this.core.Record, [], of), config: kernel.config, ...values };
+    const of = { op, kernel: kernel.name, m, n, k, batch: 1, dtype, variant };
+    const made = make(this.core.Record, [], { ...of, engine, adapter, backend, driver, version });
+    return { ...made, config: kernel.config, ...values };
   }
 }
