@@ -133,11 +133,6 @@ export class Bundle {
     return added();
   }
 
-  /** Load the templates of all dispatches of a kernel, so that it can be rendered. @param {Python} kernel */
-  async ready(kernel) {
-    await Promise.all(kernel.dispatches.map((/** @type {Python} */ each) => this.module(moduleOf(each.template))));
-  }
-
   /** @param {Python} kernel @param {Python} problem @param {boolean} [pinned] whether it asks for its size of subgroups @returns {Promise<any>} the translated `Shader`, in the dialect of browsers */
   async shader(kernel, problem, pinned = false) {
     await this.module(moduleOf(kernel.template));
@@ -150,7 +145,8 @@ export class Bundle {
    * @returns {Promise<any>} as a plain object
    */
   async stageAsData(kernel, problem, general = false) {
-    const [{ stage }] = await Promise.all([this.module("export.js"), this.ready(kernel)]);
+    const templates = kernel.dispatches.map((/** @type {Python} */ each) => this.module(moduleOf(each.template)));
+    const [{ stage }] = await Promise.all([this.module("export.js"), ...templates]);
     return plain(stage(kernel, problem, "tint", general));
   }
 
