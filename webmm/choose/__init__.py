@@ -163,7 +163,12 @@ def choose(problem: Problem, device: Device, tune: Tune | None = None) -> Kernel
                 hooks.above.probe(device)
             return kernel
         reasons.append(f"{kernel.name} {reason.splitlines()[0]}")
-    raise UnsupportedError(f"no kernel can compute {problem} on {device.capabilities.name}: {'; '.join(reasons)}")
+    raise nothing_for(problem, device, reasons)
+
+
+def nothing_for(problem: Problem, device: Device, reasons: Iterable[str]) -> UnsupportedError:
+    """Return the error of a problem that no candidate can compute on a device, with the reasons."""
+    return UnsupportedError(f"no kernel can compute {problem} on {device.capabilities.name}: {'; '.join(reasons)}")
 
 
 def _near_start(problem: Problem) -> Problem:

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-from webmm.choose import candidates
+from webmm.choose import candidates, nothing_for
 from webmm.choose.tuned import engine_of_record
-from webmm.errors import UnsupportedError
 from webmm.kernels import kernel_class
 from webmm.kernels.base import Capabilities, Kernel, MatrixShape
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
@@ -191,7 +190,7 @@ def first_able(problem: Problem, browser: Any) -> Kernel[Any]:
         if reason is None:
             return kernel
         reasons[f"{kernel.name} {reason}"] = None
-    raise UnsupportedError(f"no kernel can compute {problem} on {browser.capabilities.name}: {'; '.join(reasons)}")
+    raise nothing_for(problem, browser, reasons)
 
 
 def stage_for(name: str, problem: Problem | None, browser: Browser) -> Kernel[Any]:
