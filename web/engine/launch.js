@@ -11,44 +11,17 @@ import { TURNS, sized } from "./pool.js";
 /** Translated kernels and problems, from bundle/core.js. @typedef {any} Kernel @typedef {any} Problem */
 
 // Limits of the caches of a device:
-const MAX_LAUNCHES = 512; // launches, unless a plan has more
+const MAX_LAUNCHES = 1024; // launches, of steps and of whole plans, unless a plan has more
 const MOST_LAUNCHES = 8192; // launches in any case
+const MAX_UNIFORMS = 512; // uniform buffers
 const MAX_TOKENS = 4096; // tokens of (kernel, problem) pairs
 const MAX_SCRATCH = 8; // scratch buffers and textures between the dispatches of a launch, shared by all launches
 
-/** A cache of launches keyed by their buffers, in order, or by a token and these; a lookup builds no text. */
-export class ByBuffers {
-  /** @type {Map<any, any>} a map of maps: keyed by the first key, then by the second … */
-  #kept = new Map();
-  size = 0;
-
-  /** @param {(number | GPUBuffer)[]} keys at least one @returns {Launch | undefined} */
-  get(keys) {
-    let found = this.#kept;
-    for (let i = 0; i < keys.length && found; i++) found = found.get(keys[i]);
-    return /** @type {any} */ (found);
-  }
-
-  /** @param {(number | GPUBuffer)[]} keys as many for all entries of the same first key @param {Launch} launch */
-  set(keys, launch) {
-    let at = this.#kept;
-    for (const key of keys.slice(0, -1)) {
-      if (!at.has(key)) at.set(key, new Map());
-      at = at.get(key);
-    }
-    at.set(keys[keys.length - 1], launch);
-    this.size += 1;
-  }
-
-  clear() {
-    this.#kept.clear();
-    this.size = 0;
-  }
-}
-
 /** The cache of prepared launches of one device, with the uniform buffers and scratch memory that they share. */
 export class Launches {
-  #kept = new ByBuffers();
+  /** @type {Map<any, any>} launches in a map of maps, so that a lookup builds no text: by what they do, by the first buffer, by the second … */
+  #kept = new Map();
+  #size = 0;
   /** @type {Map<string, GPUBuffer>} */
   #uniforms = new Map();
   /** @type {Map<string, GPUBindingResource>} */
@@ -56,7 +29,6 @@ export class Launches {
   #tokens = new Dict();
   #next = 0;
   #limit = MAX_LAUNCHES;
-  dropped = 0; // how often the cache was cleared
 
   /** @param {Device} device */
   constructor(device) {
@@ -73,9 +45,23 @@ export class Launches {
     return this.#tokens.get(key);
   }
 
-  /** @param {number} token @param {GPUBuffer[]} buffers @returns {Launch | undefined} the cached launch */
+  /** @param {number | object} token or a plan @param {GPUBuffer[]} buffers @returns {Launch | undefined} the cached launch */
   kept(token, buffers) {
-    return this.#kept.get([token, ...buffers]);
+    let found = this.#kept.get(token);
+    for (let i = 0; i < buffers.length && found; i++) found = found.get(buffers[i]);
+    return found;
+  }
+
+  /** Cache a launch. @param {number | object} token or a plan @param {GPUBuffer[]} buffers at least one, and as many for all launches of the token @param {Launch} launch */
+  keep(token, buffers, launch) {
+    if (this.#size >= this.#limit) this.#clear();
+    let at = this.#kept;
+    for (const key of [token, ...buffers.slice(0, -1)]) {
+      if (!at.has(key)) at.set(key, new Map());
+      at = at.get(key);
+    }
+    at.set(buffers[buffers.length - 1], launch);
+    this.#size += 1;
   }
 
   /**
@@ -94,14 +80,14 @@ export class Launches {
     return this.prepare(token, kernel, problem, buffers);
   }
 
-  /** Make room for a plan of `count` launches in each buffer through which its results rotate: with less, each replay would clear what the next one needs. @param {number} count */
+  /** Make room for a plan and its `count` launches in each buffer through which its results rotate: with less, each replay would clear what the next one needs. @param {number} count */
   reserve(count) {
-    this.#limit = Math.max(this.#limit, Math.min(count * (TURNS + 1), MOST_LAUNCHES));
+    this.#limit = Math.max(this.#limit, Math.min((count + 1) * (TURNS + 1), MOST_LAUNCHES));
   }
 
   #clear() {
     this.#kept.clear();
-    this.dropped += 1;
+    this.#size = 0;
   }
 
   /** Prepare a launch, and cache it. @param {number} token @param {Kernel} kernel @param {Problem} problem @param {GPUBuffer[]} buffers of arrays that were checked @returns {Promise<Launch>} */
@@ -126,8 +112,7 @@ export class Launches {
       const bound = shader.bindings.slice(1).map((/** @type {any} */ binding) => resources.get(binding.name));
       launch.push({ pipeline, bindGroup: await this.bind(pipeline, [uniform, ...bound]), grid: each.dispatch(placed) });
     }
-    if (this.#kept.size >= this.#limit) this.#clear();
-    this.#kept.set([token, ...buffers], launch);
+    this.keep(token, buffers, launch);
     return launch;
   }
 
@@ -167,7 +152,7 @@ export class Launches {
       return buffer;
     });
     const [oldest] = this.#uniforms.keys();
-    if (this.#uniforms.size >= MAX_LAUNCHES) this.#uniforms.delete(oldest);
+    if (this.#uniforms.size >= MAX_UNIFORMS) this.#uniforms.delete(oldest);
     this.#uniforms.set(key, made);
     return made;
   }

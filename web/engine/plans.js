@@ -9,7 +9,6 @@ import { checkOptions } from "../calls/options.js";
 import { ProblemError } from "../errors.js";
 import { ELEMENTS, HostArray, checkedShape, elementType, sizeOf } from "../host.js";
 import { DeviceArray, Storage } from "./array.js";
-import { ByBuffers } from "./launch.js";
 
 /** @import { ElementType, HostData } from "../host.js" */
 /** @import { Engine as Device } from "./engine.js" */
@@ -110,13 +109,8 @@ export class Call {
   }
 }
 
-const MAX_LAUNCHES = 64; // cached per plan; several, since results rotate through several buffers
-
 /** The recorded steps of a call, to be replayed on other arrays of the same layouts. */
 class Plan {
-  #launches = new ByBuffers();
-  #dropped = 0;
-
   /** @param {Call} call that is finished @param {DeviceArray[]} arrays its operands @param {DeviceArray} result */
   constructor(call, arrays, result) {
     this.device = call.device;
@@ -149,9 +143,7 @@ class Plan {
   /** @param {GPUBuffer[]} buffers @returns {Launch | null} all steps on these buffers as one launch, or null if one of them is not cached */
   #launch(buffers) {
     const { launches } = this.device;
-    if (this.#dropped !== launches.dropped || this.#launches.size >= MAX_LAUNCHES) this.#launches.clear();
-    this.#dropped = launches.dropped;
-    const known = this.#launches.get(buffers);
+    const known = launches.kept(this, buffers);
     if (known) return known;
     const all = [];
     for (const { token, numbers } of this.steps) {
@@ -160,7 +152,7 @@ class Plan {
       if (!launch) return null;
       all.push(...launch);
     }
-    this.#launches.set(buffers, all);
+    launches.keep(this, buffers, all);
     return all;
   }
 
