@@ -204,11 +204,7 @@ export class Engine {
 
   // Kernels
 
-  /**
-   * Resolve the options `kernel` and `config` of a call.
-   * @param {unknown} kernel a name or a kernel @param {Record<string, number | string> | undefined} config tunables that differ from
-   *   the defaults @param {string} op @returns {Python | undefined} a translated kernel, or undefined if none was named
-   */
+  /** Return the translated kernel that the options `kernel`, a name or a kernel, and `config` of a call name, if they do. @param {unknown} kernel @param {Config | undefined} config @param {string} op */
   kernelNamed(kernel, config, op) {
     if (kernel === undefined || kernel === null) {
       if (config !== undefined) throw new ConfigError("config sets the tunables of a kernel: pass its name as kernel");
