@@ -39,7 +39,7 @@ export class Choices {
       [info.subgroup, info.subgroupMax],
       new Dict(LIMITS.map((name) => [hyphened(name), limits[name]])),
       frozenset(features),
-      matrix.map(({ operands, result, m, n, k }) => new this.core.MatrixShape(operands, result, m, n, k)),
+      matrix,
     );
   }
 

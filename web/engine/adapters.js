@@ -36,12 +36,11 @@ export async function openAdapter(gpu, powerPreference) {
   }
 }
 
-/** @param {GPUAdapter} adapter @returns {MatrixShape[]} the fragment shapes that its matrix units multiply, the largest first */
-export function matrixShapes(adapter) {
+/** @param {any} core @param {GPUAdapter} adapter @returns {MatrixShape[]} the fragment shapes that its matrix units multiply, as translated `MatrixShape`s, the largest first */
+export function matrixShapes(core, adapter) {
   const info = /** @type {{subgroupMatrixConfigs?: Iterable<any>}} */ (/** @type {unknown} */ (adapter.info));
-  return [...(info.subgroupMatrixConfigs ?? [])]
-    .map((c) => ({ operands: c.componentType, result: c.resultComponentType, m: c.M, n: c.N, k: c.K }))
-    .sort((x, y) => y.m * y.n * y.k - x.m * x.n * x.k);
+  const largest = [...(info.subgroupMatrixConfigs ?? [])].sort((x, y) => y.M * y.N * y.K - x.M * x.N * x.K);
+  return largest.map((c) => new core.MatrixShape(c.componentType, c.resultComponentType, c.M, c.N, c.K));
 }
 
 /** @typedef {{name: string, kind: "cpu" | "gpu", vendor: string, architecture: string, backend: string, driver: string, engine: string, subgroup: number, subgroupMax: number}} Info an adapter, with the least and the most lanes of its subgroups */

@@ -41,7 +41,7 @@ export class Engine {
     /** The adapter's name, vendor, backend, driver and subgroup sizes. */
     this.info = describe(bundle.core, adapter);
     /** The fragment shapes that the matrix units multiply; empty without matrix units. */
-    this.matrix = device.features.has(/** @type {any} */ (MATRIX_UNITS)) ? matrixShapes(adapter) : [];
+    this.matrix = device.features.has(/** @type {any} */ (MATRIX_UNITS)) ? matrixShapes(bundle.core, adapter) : [];
     /** The spelling of fragment loads and stores that this engine compiles; "" if it compiles none. */
     this.spelling = "";
     /** @type {Set<string>} features of the device and of its shading language */
