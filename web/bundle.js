@@ -67,8 +67,8 @@ export class Bundle {
    * @returns {Promise<Bundle>} throws ConfigError for a bundle of another schema, WebmmError if it cannot be loaded
    */
   static async load(base) {
-    const source =
-      base === undefined ? Bundle.source : served(new URL(String(base).replace(/\/?$/, "/"), import.meta.url));
+    const folder = String(base).replace(/\/?$/, "/");
+    const source = base === undefined ? Bundle.source : served(new URL(folder, import.meta.url));
     const [text, core] = await Promise.all([contents(source, "index.json"), imported(source, "core.js")]);
     const index = JSON.parse(new TextDecoder().decode(text));
     if (index.schema !== SCHEMA)

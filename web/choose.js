@@ -33,14 +33,10 @@ export class Choices {
     const { info, limits, features, matrix, bundle } = device;
     this.device = device;
     this.core = bundle.core;
+    const lanes = [info.subgroup, info.subgroupMax];
+    const known = new Dict(LIMITS.map((name) => [hyphened(name), limits[name]]));
     /** @type {Python} the translated `Browser`: what the translated choice reads of the device */
-    this.described = this.core.browser_of(
-      info,
-      [info.subgroup, info.subgroupMax],
-      new Dict(LIMITS.map((name) => [hyphened(name), limits[name]])),
-      frozenset(features),
-      matrix,
-    );
+    this.described = this.core.browser_of(info, lanes, known, frozenset(features), matrix);
   }
 
   /** The device's limits and features, as a translated `Capabilities`. */
@@ -68,9 +64,8 @@ export class Choices {
   async #ask(lanes) {
     const settings = { dialect: "tint", invocations: 128, pinned: lanes };
     const code = await this.device.bundle.text("probe/subgroup.wgsl", settings);
-    await this.device.pipelines.of(code, "probe/subgroup", [
-      { binding: 0, name: "heard", type: "storage", wgsl_type: "" },
-    ]);
+    const bindings = [{ binding: 0, name: "heard", type: /** @type {const} */ ("storage"), wgsl_type: "" }];
+    await this.device.pipelines.of(code, "probe/subgroup", bindings);
   }
 
   /** Return `described`, for a choice that begins now: by this device's records and models, for its engine. */

@@ -47,10 +47,9 @@ export class Kernel {
 
   /** The dtypes that it multiplies. @returns {string[]} */
   get dtypes() {
+    const one = (/** @type {any} */ dtype) => this.bundle.problem({ m: 1, n: 1, k: 1, dtype });
     const names = this.bundle.core.FLOATS.map((/** @type {Python} */ { name }) => name);
-    return names.filter(
-      (/** @type {any} */ dtype) => !this.of.unsuited(this.bundle.problem({ m: 1, n: 1, k: 1, dtype })),
-    );
+    return names.filter((/** @type {string} */ dtype) => !this.of.unsuited(one(dtype)));
   }
 
   /** @param {Problem} p @returns {Promise<string>} the WGSL that computes `p` */

@@ -100,16 +100,14 @@ export class PreparedCase {
   /** Generate the inputs and upload them. */
   load() {
     const extents = this.known.problem.buffers();
-    return orFree(
-      () => this.free(),
-      async () => {
-        for (const input of this.known.inputs) {
-          const extent = extents.find((/** @type {any} */ { name }) => name === input.name);
-          this.#inputs.set(input.name, await filled(this.device, await draw(input), extent));
-        }
-        return this;
-      },
-    );
+    const fill = async () => {
+      for (const input of this.known.inputs) {
+        const extent = extents.find((/** @type {any} */ { name }) => name === input.name);
+        this.#inputs.set(input.name, await filled(this.device, await draw(input), extent));
+      }
+      return this;
+    };
+    return orFree(() => this.free(), fill);
   }
 
   free() {
@@ -173,9 +171,9 @@ export async function knownLadder(device, number) {
   const ladders = (await device.bundle.module("ladders.js")).default;
   const { others, ...problems } = ladders[number];
   const { dtypes } = device.bundle.index; // all others, such as float64, are computed from integers
-  const able = (/** @type {any} */ { name, features }) =>
-    !(name in dtypes) || [...features].every((feature) => device.features.has(feature));
-  const known = problems[device.info.kind].filter(({ problem }) => able(problem.dtype));
+  const able = (/** @type {any} */ { dtype }) =>
+    !(dtype.name in dtypes) || [...dtype.features].every((feature) => device.features.has(feature));
+  const known = problems[device.info.kind].filter(({ problem }) => able(problem));
   const cases = known.map((each) => new PreparedCase(device, each, known));
   const on = (/** @type {string} */ size, /** @type {string} */ dtype) =>
     /** @type {PreparedCase} */ (cases.find(({ problem }) => shape(problem) === size && problem.dtype === dtype));

@@ -24,11 +24,8 @@ export const bytesOf = (p) => (p.m * p.k + p.k * p.n + p.m * p.n) * ITEM_SIZE[p.
  *   large to index
  */
 export function problemOf(a, b) {
-  if (a.columns !== b.rows) {
-    throw new ProblemError(
-      `A is ${a.rows}×${a.columns} and B is ${b.rows}×${b.columns}: A needs as many columns as B has rows`,
-    );
-  }
+  const shapes = `A is ${a.rows}×${a.columns} and B is ${b.rows}×${b.columns}`;
+  if (a.columns !== b.rows) throw new ProblemError(`${shapes}: A needs as many columns as B has rows`);
   if (a.dtype !== b.dtype)
     throw new ProblemError(`A is ${a.dtype} and B is ${b.dtype}; convert one with .as("float32")`);
   const [m, n, k] = [a.rows, b.columns, a.columns];

@@ -41,10 +41,8 @@ function range(start, stop, step = 1) {
 }
 
 /** Jinja's `dict()` and `namespace()`, with keywords after one value or none. */
-const dict = $.signed(
-  (/** @type {Any[]} */ ...given) => (given.length > 1 ? $.dict(...given) : $.dict([], ...given)),
-  "**",
-);
+const made = (/** @type {Any[]} */ ...given) => (given.length > 1 ? $.dict(...given) : $.dict([], ...given));
+const dict = $.signed(made, "**");
 /** @type {Scope} */
 const GLOBALS = Object.assign(Object.create(null), { range, dict, namespace: dict });
 
@@ -55,10 +53,8 @@ export function filledIn(kernel, values) {
     return render(kernel.template, { kernel, ...Object.fromEntries(values) });
   } catch (error) {
     if (!(error instanceof TooManySteps)) throw error;
-    const steps = MAX_STEPS.toLocaleString("en");
-    throw new ConfigError(
-      `${$.str(kernel)}: its text would be unrolled in more than ${steps} steps; choose smaller tunables`,
-    );
+    const words = `its text would be unrolled in more than ${MAX_STEPS.toLocaleString("en")} steps`;
+    throw new ConfigError(`${$.str(kernel)}: ${words}; choose smaller tunables`);
   } finally {
     left = Infinity;
   }

@@ -34,10 +34,8 @@ export class Storage {
  */
 export function checkSeparate(name, out, read) {
   const other = Object.keys(read).find((each) => out.shares(read[each]));
-  if (other)
-    throw new ProblemError(
-      `${name} shares its buffer with ${other}, which is read while ${name} is written; pass a separate array`,
-    );
+  const advice = `which is read while ${name} is written; pass a separate array`;
+  if (other) throw new ProblemError(`${name} shares its buffer with ${other}, ${advice}`);
 }
 
 const MAX_SIGNATURES = 4096;
@@ -130,10 +128,9 @@ export class DeviceArray extends Shaped {
    * @param {...Range} ranges missing ones select the whole axis @returns {DeviceArray} a view; no copy
    */
   slice(...ranges) {
-    const given = ranges.map((range) =>
-      Array.isArray(range) ? [0, 1, 2].map((i) => range[i] ?? null) : (range ?? null),
-    );
-    return this.#view(this.device.core.sliced(this, given));
+    const given = (/** @type {Range} */ range) =>
+      Array.isArray(range) ? [0, 1, 2].map((i) => range[i] ?? null) : (range ?? null);
+    return this.#view(this.device.core.sliced(this, ranges.map(given)));
   }
 
   /** Give a contiguous array another shape. @param {...number} shape one length may be -1: it follows from the others @returns {DeviceArray} a view; no copy */

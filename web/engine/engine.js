@@ -74,10 +74,8 @@ export class Engine {
    */
   static async open(options = {}) {
     const gpu = options.gpu ?? globalThis.navigator?.gpu;
-    if (!gpu)
-      throw new NoAdapterError(
-        `WebGPU is not available: ${"process" in globalThis ? NODE : "this browser has no navigator.gpu"}`,
-      );
+    const missing = "process" in globalThis ? NODE : "this browser has no navigator.gpu";
+    if (!gpu) throw new NoAdapterError(`WebGPU is not available: ${missing}`);
     const loading = options.bundle instanceof Bundle ? options.bundle : Bundle.load(options.bundle);
     const { adapter, device } = await openAdapter(gpu, options.powerPreference ?? "high-performance");
     const opened = new this(gpu, adapter, device, await loading);
@@ -149,9 +147,9 @@ export class Engine {
 
   /** Read back bytes of a buffer, after all queued work. @param {GPUBuffer} buffer @param {number} size @param {number} [offset] @returns {Promise<ArrayBuffer>} */
   async read(buffer, size, offset = 0) {
-    const staging = await this.guard.using("allocating a staging buffer", () =>
-      this.wgpu.createBuffer({ size, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST }),
-    );
+    const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST;
+    const create = () => this.wgpu.createBuffer({ size, usage });
+    const staging = await this.guard.using("allocating a staging buffer", create);
     try {
       const bytes = await this.guard.using("downloading", async () => {
         this.submissions.commands((encoder) => encoder.copyBufferToBuffer(buffer, offset, staging, 0, size));

@@ -159,10 +159,9 @@ export class Launches {
 
   /** @param {GPUComputePipeline} pipeline @param {GPUBindingResource[]} resources in the order of their binding numbers @returns {Promise<GPUBindGroup>} */
   bind(pipeline, resources) {
+    const { guard, wgpu } = this.device;
     const entries = resources.map((resource, binding) => ({ binding, resource }));
-    return this.device.guard.using("binding", () =>
-      this.device.wgpu.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries }),
-    );
+    return guard.using("binding", () => wgpu.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries }));
   }
 
   /** Throw ProblemError if the arrays do not fit the problem. @param {Problem} problem @param {DeviceArray[]} arrays */

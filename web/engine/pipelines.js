@@ -36,10 +36,8 @@ export class Pipelines {
     const module = this.wgpu.createShaderModule({ label, code });
     const scope = this.wgpu.popErrorScope();
     try {
-      const entries = bindings.map(entryOf);
-      const layout = this.wgpu.createPipelineLayout({
-        bindGroupLayouts: [this.wgpu.createBindGroupLayout({ entries })],
-      });
+      const group = this.wgpu.createBindGroupLayout({ entries: bindings.map(entryOf) });
+      const layout = this.wgpu.createPipelineLayout({ bindGroupLayouts: [group] });
       const compute = { module, entryPoint: this.entryPoint };
       return await this.wgpu.createComputePipelineAsync({ label, layout, compute });
     } catch (error) {

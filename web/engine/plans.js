@@ -98,9 +98,10 @@ export class Call {
   /** Copy a dense array to another one of the same dtype and size. @param {DeviceArray} from @param {DeviceArray} to */
   copy(from, to) {
     this.complete = false;
+    const { buffer, nbytes } = from;
     const [source, target] = [from, to].map(({ offset, dtype }) => offset * ELEMENTS[dtype].itemsize);
     this.device.submissions.commands((encoder) =>
-      encoder.copyBufferToBuffer(from.buffer, source, to.buffer, target, from.nbytes),
+      encoder.copyBufferToBuffer(buffer, source, to.buffer, target, nbytes),
     );
   }
 
@@ -115,10 +116,9 @@ class Plan {
   constructor(call, arrays, result) {
     this.device = call.device;
     this.steps = call.steps;
-    this.firsts = call.storages
-      .slice(0, call.operands)
-      .map((storage) => arrays.findIndex((array) => array.storage === storage));
-    this.sizes = call.storages.slice(call.operands).map((storage) => storage.nbytes);
+    const [given, made] = [call.storages.slice(0, call.operands), call.storages.slice(call.operands)];
+    this.firsts = given.map((storage) => arrays.findIndex((array) => array.storage === storage));
+    this.sizes = made.map((storage) => storage.nbytes);
     this.result = call.storages.indexOf(result.storage);
     this.same = arrays.indexOf(result);
     this.signature = result.signature;
@@ -164,11 +164,9 @@ class Plan {
       if (n !== this.result) device.pool.give(buffers[n], this.sizes[n - this.firsts.length]);
     if (this.same >= 0) return arrays[this.same];
     const { shape, dtype, strides, offset } = this.like;
-    const nbytes = this.sizes[this.result - this.firsts.length];
-    const storage =
-      nbytes === undefined
-        ? arrays[this.firsts[this.result]].storage
-        : new Storage(device, buffers[this.result], nbytes);
+    const nbytes = this.sizes[this.result - this.firsts.length]; // undefined for an operand
+    const own = nbytes === undefined ? null : new Storage(device, buffers[this.result], nbytes);
+    const storage = own ?? arrays[this.firsts[this.result]].storage;
     const result = new DeviceArray(storage, shape, dtype, strides, offset);
     result.knownSignature = this.signature;
     return result;

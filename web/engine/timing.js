@@ -32,9 +32,8 @@ export async function time(device, launch, warmUp = device.core.WARM_UP) {
 /** @param {Device} device @param {Launch} launch @param {number} count @param {number} batch @returns {Promise<Timing>} */
 async function sampled(device, launch, count, batch) {
   const { BATCH_TIME, MIN_SAMPLES, SAMPLE_TIME, Timing, is_coarse: isCoarse } = device.core;
-  const summary = (/** @type {number[]} */ seconds, /** @type {Timing["clock"]} */ clock) => ({
-    ...Timing.of(seconds, clock),
-  });
+  /** @type {(seconds: number[], clock: Timing["clock"]) => Timing} */
+  const summary = (seconds, clock) => ({ ...Timing.of(seconds, clock) });
   if (device.features.has("timestamp-query")) {
     const ticks = await timestamps(device, launch, count, 1);
     // Browsers may round timestamps to 0.1 ms; samples are then as long as those of the wall clock.

@@ -44,17 +44,15 @@ export async function download(device, array) {
   const count = reach.reduce((sum, far) => sum + Math.abs(far), 1) + skipped;
   const bytes = await device.read(array.buffer, roundUp(count * itemsize, 4), (first - skipped) * itemsize);
   const span = over(bytes, count);
-  const data =
-    array.contiguous && !skipped ? span : gathered(span, of(size), shape, strides, array.offset - first + skipped);
-  return like(data, shape, array.dtype);
+  if (array.contiguous && !skipped) return like(span, shape, array.dtype);
+  return like(gathered(span, of(size), shape, strides, array.offset - first + skipped), shape, array.dtype);
 }
 
 /** @param {Elements} data @param {readonly number[]} shape @param {import("../host.js").ElementType} dtype @returns {HostArray} a Matrix for a 2-D array of floats */
 export function like(data, shape, dtype) {
-  const floats = (dtype === "float32" || dtype === "float16") && shape.length === 2 && sizeOf(shape) > 0;
-  return floats
-    ? new Matrix(/** @type {Float32Array | Uint16Array} */ (data), shape, dtype)
-    : new HostArray(data, shape, dtype);
+  if ((dtype !== "float32" && dtype !== "float16") || shape.length !== 2 || !sizeOf(shape))
+    return new HostArray(data, shape, dtype);
+  return new Matrix(/** @type {Float32Array | Uint16Array} */ (data), shape, dtype);
 }
 
 /** @param {Elements} span @param {Elements} out @param {readonly number[]} shape @param {readonly number[]} strides @param {number} start @returns {Elements} `out`, filled with the view's elements in row-major order */
