@@ -38,10 +38,12 @@ export class Engine {
     this.adapter = adapter;
     this.wgpu = device;
     this.bundle = bundle;
+    /** The package's Python modules, translated to JavaScript. */
+    this.core = bundle.core;
     /** The adapter's name, vendor, backend, driver and subgroup sizes. */
-    this.info = describe(bundle.core, adapter);
+    this.info = describe(this.core, adapter);
     /** The fragment shapes that the matrix units multiply; empty without matrix units. */
-    this.matrix = device.features.has(/** @type {any} */ (MATRIX_UNITS)) ? matrixShapes(bundle.core, adapter) : [];
+    this.matrix = device.features.has(/** @type {any} */ (MATRIX_UNITS)) ? matrixShapes(this.core, adapter) : [];
     /** The spelling of fragment loads and stores that this engine compiles; "" if it compiles none. */
     this.spelling = "";
     /** @type {Set<string>} features of the device and of its shading language */
@@ -50,7 +52,7 @@ export class Engine {
     this.guard = new Guard(device);
     this.submissions = new Submissions(this.guard);
     this.pool = new Pool(this.guard, this.info.name, () => this.flush());
-    this.pipelines = new Pipelines(this.guard, bundle.core.ENTRY_POINT);
+    this.pipelines = new Pipelines(this.guard, this.core.ENTRY_POINT);
     this.launches = new Launches(this);
     this.plans = new Plans(this);
     /** Device memory, in bytes, that a call on host arrays may use; a larger problem is split into pieces. */
@@ -188,11 +190,6 @@ export class Engine {
   /** @param {Problem} p @returns {Kernel} the kernel that is likely the fastest for `p` on this device */
   choose(p) {
     return this.bundle.wrap(this.choices.chosen(this.bundle.problem(p)));
-  }
-
-  /** The package's Python modules, translated to JavaScript. */
-  get core() {
-    return this.bundle.core;
   }
 
   /** The device's limits and features, as a translated `Capabilities`. */
