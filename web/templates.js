@@ -140,9 +140,5 @@ export const otherwise = (x, other) => (x instanceof $.Undefined ? other : x);
 export const filters = {
   upper: (x) => $.str(x).toUpperCase(),
   join: (x, by = "") => $.list(x).map($.str).join(by),
-  length: $.len,
-  list: $.list,
-  reverse: $.reversed,
-  max: $.max,
   rejectattr: (x, name) => $.list(x).filter((each) => !$.truth(member(each, name))),
 };

@@ -33,7 +33,8 @@ COMPARISONS = {"eq": "$.eq", "ne": "!$.eq", "lt": "$.lt", "lteq": "$.le", "gt": 
 # The possible values in computed template names.
 COMPUTED = {*ACTIVATIONS, *OPERATIONS, *(dtype.wgsl for dtype in DTYPES.values())}
 IMPORTED = "add, filters, get as g, include, inner, invoke, item, loop as each, macro, member as m, module, otherwise"
-FILTERS = {"upper", "join", "length", "default", "list", "reverse", "max", "rejectattr"}
+BUILTINS = {"length": "len", "list": "list", "reverse": "reversed", "max": "max"}  # filters that are Python's, too
+FILTERS = {*BUILTINS, "upper", "join", "default", "rejectattr"}
 
 
 class TemplateError(ConfigError):
@@ -194,6 +195,8 @@ class _Expressions:
         values = ", ".join(self._x(each) for each in node.args)
         if node.name == "default":
             return f"otherwise({self._x(node.node)}, {values})"
+        if node.name in BUILTINS:
+            return f"$.{BUILTINS[node.name]}({self._x(node.node)})"
         return f"filters.{node.name}({', '.join(filter(None, [self._x(node.node), values]))})"
 
     def _condition(self, node: nodes.Node) -> str:
