@@ -66,7 +66,6 @@ export class Pasted {
     const { device } = this;
     const { m, n, k, dtype } = p;
     const [a, b] = [Matrix.random(m, k, 1, dtype), Matrix.random(k, n, 2, dtype)];
-    /** @type {DeviceArray[]} */
     const arrays = [];
     try {
       for (const operand of [a, b]) arrays.push(await guarded(device, operand, operand.size, dtype));

@@ -7,8 +7,7 @@ import { DeviceLostError, MemoryLimitError, TimeoutError, WebmmError, inWords } 
 export class Guard {
   /** Why the device was lost, or null while it works. @type {string | null} */
   loss = null;
-  /** @type {string | null} */
-  #failure = null;
+  #failure = "";
 
   /** @param {GPUDevice} device */
   constructor(device) {
@@ -49,7 +48,7 @@ export class Guard {
   /** Throw the last uncaptured error since the previous call, if there was one. */
   report() {
     const failure = this.#failure;
-    this.#failure = null;
+    this.#failure = "";
     if (failure) throw new WebmmError(failure);
   }
 }

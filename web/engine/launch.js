@@ -103,7 +103,6 @@ export class Launches {
     });
     const placed = problem.within(firsts);
     for (const scratch of kernel.scratch(placed)) resources.set(scratch.name, await this.#scratchFor(scratch));
-    /** @type {Launch} */
     const launch = [];
     for (const each of kernel.dispatches) {
       const shader = await bundle.shader(each, placed, core.pinned(each, capabilities));

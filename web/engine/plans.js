@@ -19,8 +19,6 @@ import { DeviceArray, Storage } from "./array.js";
 
 /** A call in progress, which records its steps. Buffers are numbered: those of its operands first, then those that it allocates. */
 export class Call {
-  /** @type {Storage[]} */
-  storages = [];
   /** @type {Queued[]} */
   steps = [];
   complete = true; // whether replaying the steps repeats the call completely
@@ -31,7 +29,7 @@ export class Call {
   constructor(device, operands) {
     this.device = device;
     this.core = device.core;
-    for (const { storage } of operands) if (!this.storages.includes(storage)) this.storages.push(storage);
+    this.storages = [...new Set(operands.map(({ storage }) => storage))];
     this.operands = this.storages.length;
   }
 
@@ -178,7 +176,6 @@ class Plan {
     try {
       for (const nbytes of this.sizes.slice(buffers.length - this.firsts.length))
         buffers.push(await device.pool.take(nbytes));
-      /** @type {Launch} */
       const all = []; // held here: the cache may be cleared meanwhile, and a plan may have more launches than it holds
       for (const { token, kernel, problem, numbers } of this.steps) {
         const these = numbers.map((n) => buffers[n]);
