@@ -10,20 +10,16 @@ import { hyphened } from "./text.js";
 /** @import { Kernel, Problem, RunRecord } from "./webmm.js" */
 /** @import { Engine as Device } from "./engine/engine.js" */
 
-/** @type {Python[]} the user's records for the device whose choice is in progress */
-let learned = [];
-provide("webmm.choose.tuned.load", () => learned);
-let models = new Dict(); // the cost models for that device
-provide("webmm.choose.tables.shipped", () => models);
+/** @type {Python} the translated `Browser` whose choice is in progress */
+let current = { records: [], models: new Dict() };
+provide("webmm.choose.tuned.load", () => current.records);
+provide("webmm.choose.tables.shipped", () => current.models);
 // The page neither probes the device nor corrects a model by tuning.
 provide("webmm.engine.rates.known", () => null);
 provide("webmm.choose.adapted.corrected", (/** @type {unknown} */ _device, /** @type {Python} */ model) => model);
 
 /** Chooses kernels for one device, and caches the choices. */
 export class Choices {
-  /** @type {Python[]} */
-  #learned = [];
-  #models = new Dict();
   #chosen = new Dict();
   /** @type {Map<string, Kernel[]> | null} */
   #kernels = null;
@@ -46,10 +42,11 @@ export class Choices {
 
   /** Load the cost models for the adapter, if there are any. */
   async loadModels() {
-    if (this.device.info.kind !== "cpu") this.#models = await this.device.bundle.models(this.described.info.name);
+    const { device, described } = this;
+    if (device.info.kind !== "cpu") described.models = await device.bundle.models(described.info.name);
   }
 
-  /** Leave out the sizes of subgroups that this GPU cannot be asked for: there is no self-test here, as in Python. */
+  /** Leave out the sizes of subgroups that this GPU cannot be asked for, which in Python the self-test finds out. */
   async findSizes() {
     const { device, core, capabilities } = this;
     if (!device.features.has(SIZE_CONTROL) || !capabilities.other_sizes.length) return;
@@ -68,11 +65,11 @@ export class Choices {
     await this.device.pipelines.of(code, "probe/subgroup", bindings);
   }
 
-  /** Return `described`, for a choice that begins now: by this device's records and models, for its engine. */
+  /** Return `described`, for a choice that begins now. */
   #now() {
-    [learned, models] = [this.#learned, this.#models];
-    this.described.spelling = this.device.spelling;
-    return this.described;
+    current = this.described;
+    current.spelling = this.device.spelling;
+    return current;
   }
 
   /** @param {Python} kernel @param {Python} problem @returns {string | null} why `kernel` cannot compute `problem` on this device, or null if it can */
@@ -107,7 +104,7 @@ export class Choices {
       .map(({ call_us, ...r }) => this.device.bundle.record({ ...r, adapter: this.described.info.name }));
     const reason = own.map(this.core.refusal).find(Boolean);
     if (reason) throw new ProblemError(`a record ${reason}`);
-    this.#learned = own;
+    this.described.records = own;
     this.#chosen.clear();
     this.described.rates.clear(); // of records
   }

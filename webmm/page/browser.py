@@ -10,11 +10,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from webmm.choose import candidates, nothing_for
+from webmm.choose.model import Model
 from webmm.choose.tuned import engine_of_record
 from webmm.kernels import kernel_class
 from webmm.kernels.base import Capabilities, Kernel, MatrixShape
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.subgroups import SIZES, assured
+from webmm.measure.records import Record
 from webmm.page.stages import light
 from webmm.problems.base import Problem
 from webmm.wgsl.render import MATRIX_UNITS
@@ -95,10 +97,11 @@ class Engine(NamedTuple):
 
 @dataclass
 class Browser:
-    """The attributes of a `Device` that the choice reads, and what only browsers say.
+    """The attributes of a `Device` that the choice reads, what only browsers say, and what Python keeps in files.
 
     `reported` are the least and the most lanes of the adapter's subgroups; `spelling` is that of the fragment loads and
-    stores that the engine compiles, "" for none.
+    stores that the engine compiles, "" for none. `records` are the user's tuned ones, `models` those of cost for such
+    adapters.
     """
 
     info: Info
@@ -107,6 +110,8 @@ class Browser:
     reported: tuple[int, int]
     spelling: str = ""
     rates: dict[tuple[int, str], float] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+    models: dict[str, Model] = field(default_factory=dict)
 
 
 def browser_of(
