@@ -1,8 +1,5 @@
 // @ts-check
-/**
- * The ladders that `webmm/page/ladders.py` writes: problems with the fingerprints of their results. The inputs are
- * generated as in Python, and a result must have the fingerprint of Python's result.
- */
+/** The ladders that `webmm/page/ladders.py` writes: problems with inputs made as in Python, and fingerprints of its results. */
 
 import { filled, opened } from "./bench.js";
 import { breathe } from "./check.js";
@@ -16,8 +13,6 @@ import { shape } from "./ops.js";
 /** @import { ElementType } from "./host.js" */
 /** @typedef {{name: string, dtype: ElementType, count: number, start: number, low: number, high: number}} Input */
 /** An entry of bundle/ladders.js: a translated problem, its inputs, the fingerprint of its result, and the kernels of its ladder. @typedef {{problem: any, inputs: Input[], fingerprint: number, kernels: any[]}} Known */
-/** @typedef {{title: string, others: string[], gpu: Known[], cpu: Known[]}} KnownLadder */
-/** @typedef {Task & {op: string, flops: number}} KnownTask */
 
 const CHUNK = 2 ** 20; // elements between two calls of breathe()
 /** @type {Record<number, any>} */
@@ -50,7 +45,7 @@ export function fingerprint(bits) {
   return sum;
 }
 
-/** @param {any} problem translated @returns {KnownTask} its fields in a record */
+/** @param {any} problem translated @returns {Task & {op: string, flops: number}} its fields in a record */
 export function taskOf(problem) {
   const [m, n, k] = problem.sizes;
   return { op: problem.op, variant: problem.variant, m, n, k, dtype: problem.dtype.name, flops: problem.flops };
@@ -167,7 +162,7 @@ export class PreparedCase {
  * @param {Device} device @param {number} number of the ladder
  */
 export async function knownLadder(device, number) {
-  /** @type {KnownLadder[]} */
+  /** @type {{title: string, others: string[], gpu: Known[], cpu: Known[]}[]} */
   const ladders = (await device.bundle.module("ladders.js")).default;
   const { others, ...problems } = ladders[number];
   const { dtypes } = device.bundle.index; // all others, such as float64, are computed from integers
@@ -177,7 +172,7 @@ export async function knownLadder(device, number) {
   const cases = known.map((each) => new PreparedCase(device, each, known));
   const on = (/** @type {string} */ size, /** @type {string} */ dtype) =>
     /** @type {PreparedCase} */ (cases.find(({ problem }) => shape(problem) === size && problem.dtype === dtype));
-  /** @type {(name: (task: KnownTask) => string) => [string, string][]} */
+  /** @type {(name: (task: Task) => string) => [string, string][]} */
   const options = (name) => [...new Set(cases.map(({ problem }) => name(problem)))].map((each) => [each, each]);
   return { first: cases[0], on, others, sizes: options(shape), dtypes: options((task) => task.dtype) };
 }
