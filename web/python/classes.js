@@ -3,7 +3,7 @@
 
 import * as errors from "../errors.js";
 import { dict, frozenset, list } from "./iteration.js";
-import { AttributeError, PyObject, TypeError_, ValueError, fieldNames, repr, str } from "./objects.js";
+import { AttributeError, PyObject, TypeError_, ValueError, fieldNames, repr, str, valuesOf } from "./objects.js";
 import { Dict, PySet, floordiv, mod, truth } from "./values.js";
 
 // Types
@@ -85,7 +85,6 @@ export class Field {
     this.init = init;
     this.hint = hint;
     this.factory = factory;
-    this.__host__ = true;
   }
 
   make() {
@@ -95,7 +94,7 @@ export class Field {
 
 /**
  * Finish a translated class: its inherited members in Python's method resolution order, its attributes and its fields.
- * @param {any} cls @param {string} name @param {any[]} bases
+ * @param {any} cls @param {string} name @param {any[]} bases those of that order up to one whose own bases are the rest
  * @param {{attributes?: Record<string, any>, fields?: Field[], order?: boolean, identity?: boolean, tuple?: boolean}} more
  */
 export function define(
@@ -104,17 +103,20 @@ export function define(
   bases,
   { attributes = {}, fields, order = false, identity = false, tuple: iterable = false } = {},
 ) {
-  const mro = [cls, ...linearized(bases.length ? bases : [PyObject])];
-  const own = { prototype: members(cls.prototype), cls: members(cls) };
-  for (const [key, value] of Object.entries(attributes)) {
-    own.prototype[key] = own.cls[key] = { value, configurable: true, writable: true };
-  }
-  inherit(cls.prototype, [own.prototype, ...mro.slice(1).map((base) => base.__own__?.prototype ?? {})]);
-  inherit(cls, [own.cls, ...mro.slice(1).map((base) => base.__own__?.cls ?? {})]);
+  const mro = [cls, ...bases.slice(0, -1), ...(bases.at(-1) ?? PyObject).__mro__];
+  const values = Object.entries(attributes).map(([key, value]) => [key, { value, configurable: true, writable: true }]);
+  const own = {
+    prototype: { ...members(cls.prototype), ...Object.fromEntries(values) },
+    cls: { ...members(cls), ...Object.fromEntries(values) },
+    every: fields ?? [],
+  };
+  /** @type {Map<string, Field>} */
   const inherited = new Map();
-  for (const base of mro.slice(1).reverse())
-    for (const field of base.__own__?.every ?? []) inherited.set(field.name, field);
-  for (const field of fields ?? []) inherited.set(field.name, field);
+  for (const { prototype, cls: statics, every } of [own, ...mro.slice(1).map((base) => base.__own__)].reverse()) {
+    Object.defineProperties(cls.prototype, prototype);
+    Object.defineProperties(cls, statics);
+    for (const field of every) inherited.set(field.name, field);
+  }
   const every = [...inherited.values()];
   const given = [...every.filter((f) => !f.keyword), ...every.filter((f) => f.keyword)].filter((f) => f.init);
   const statics = {
@@ -126,50 +128,22 @@ export function define(
     __fields__: fields || every.length ? every : undefined,
     __arguments__: given,
     __places__: every.map((field) => given.indexOf(field)),
+    ...(iterable && { _fields: every.map((field) => field.name) }),
   };
   for (const [key, value] of Object.entries(statics)) Object.defineProperty(cls, key, { value, configurable: true });
-  if (iterable) {
-    Object.defineProperty(cls.prototype, Symbol.iterator, {
-      value() {
-        return fieldNames(this)
-          .map((each) => this[each])
-          [Symbol.iterator]();
-      },
-    });
-    Object.defineProperty(cls, "_fields", { value: every.map((field) => field.name) });
-  }
+  if (iterable)
+    cls.prototype[Symbol.iterator] = /** @this {any} */ function* () {
+      yield* valuesOf(this);
+    };
   return cls;
 }
 
 const RESERVED = new Set(["constructor", "prototype", "length", "name"]); // members of every JavaScript class
 
-/** @param {any} target @param {Record<string, PropertyDescriptor>[]} owners in order of precedence */
-function inherit(target, owners) {
-  const seen = new Set();
-  for (const owner of owners) {
-    for (const [name, descriptor] of Object.entries(owner))
-      if (!seen.has(name)) (Object.defineProperty(target, name, descriptor), seen.add(name));
-  }
-}
-
 /** @param {any} from @returns {Record<string, PropertyDescriptor>} */
 function members(from) {
   const kept = Object.entries(Object.getOwnPropertyDescriptors(from)).filter(([name]) => !RESERVED.has(name));
   return Object.fromEntries(kept);
-}
-
-/** @param {any[]} bases @returns {any[]} the C3 linearization of their method resolution orders */
-function linearized(bases) {
-  const queues = [...bases.map((base) => [...base.__mro__]), [...bases]];
-  const order = [];
-  for (;;) {
-    const left = queues.filter((queue) => queue.length);
-    if (!left.length) return order;
-    const head = left.map((queue) => queue[0]).find((each) => !left.some((queue) => queue.indexOf(each) > 0));
-    if (!head) throw new TypeError_("the bases have no consistent method resolution order");
-    order.push(head);
-    for (const queue of left) if (queue[0] === head) queue.shift();
-  }
 }
 
 /** `super().name` in a method of `cls`. @param {any} cls @param {any} self @param {string} name */
@@ -203,35 +177,37 @@ export function signed(f, names) {
   return f;
 }
 
+/** @param {Dict | Record<string, any>} named @returns {[any, any][]} */
+const entries = (named) => (named instanceof Dict ? [...named] : Object.entries(named));
+
+/** @param {any} f @param {any[]} args @param {Dict | Record<string, any>} kwargs @returns {any[]} all of them in the order of f's parameters */
+function placed(f, args, kwargs) {
+  const all = [...args];
+  const named = entries(kwargs);
+  if (!named.length) return all;
+  const names = isClass(f) ? f.__arguments__.map((/** @type {Field} */ each) => each.name) : parameters.get(f);
+  if (names?.[0] === "**") return [...args, Object.fromEntries(named)];
+  for (const [name, value] of named) {
+    const at = names?.indexOf(name) ?? -1;
+    if (at < 0 || at < args.length)
+      throw new TypeError_(`${f.__name__ ?? f.name}() takes no ${name}${at < 0 ? "" : " besides"}`);
+    all[at] = value;
+  }
+  return all;
+}
+
 /** Call f(*args, **kwargs). @param {any} f a function or a class @param {any[]} [args] @param {Dict | Record<string, any>} [kwargs] */
 export function call(f, args = [], kwargs = {}) {
-  const named = kwargs instanceof Dict ? [...kwargs] : Object.entries(kwargs);
-  const all = [...args];
-  if (named.length) {
-    const names = isClass(f) ? f.__arguments__.map((/** @type {Field} */ each) => each.name) : parameters.get(f);
-    if (names?.[0] === "**") return f(...args, Object.fromEntries(named));
-    for (const [name, value] of named) {
-      const at = names?.indexOf(name) ?? -1;
-      if (at < 0 || at < args.length)
-        throw new TypeError_(`${f.__name__ ?? f.name}() takes no ${name}${at < 0 ? "" : " besides"}`);
-      all[at] = value;
-    }
-  }
+  const all = placed(f, args, kwargs);
   return isClass(f) ? new f(...all) : f(...all);
 }
 export const make = call;
 
 /** Call a method with keywords. @param {any} x @param {string} name @param {any[]} args @param {Dict | Record<string, any>} kwargs */
-export function invoke(x, name, args, kwargs) {
-  const f = x[name];
-  const bindable = (/** @type {any[]} */ ...all) => f.apply(x, all);
-  const names = parameters.get(f);
-  return call(names ? signed(bindable, names.join(" ")) : bindable, args, kwargs);
-}
+export const invoke = (x, name, args, kwargs) => x[name](...placed(x[name], args, kwargs));
 
 /** @param {...(Dict | Record<string, any>)} parts @returns {Dict} */
-export const kwargs = (...parts) =>
-  new Dict(parts.flatMap((part) => (part instanceof Dict ? [...part] : Object.entries(part))));
+export const kwargs = (...parts) => new Dict(parts.flatMap(entries));
 
 /** @type {Map<string, Function>} JavaScript's versions of functions that cannot be translated */
 const provided = new Map();

@@ -2,6 +2,7 @@
 /** The methods of Python's builtin types. */
 
 import { item, iter, list } from "./iteration.js";
+import { re } from "./modules.js";
 import { AttributeError, isObject } from "./objects.js";
 import { Dict, PySet, eq } from "./values.js";
 
@@ -10,9 +11,8 @@ const METHODS = {
   add: (x, value) => void x.add(value),
   append: (x, value) => void x.push(value),
   bit_length: (x) => (x === 0 ? 0 : Math.floor(Math.log2(Math.abs(x))) + 1),
-  capitalize: (x) => x.slice(0, 1).toUpperCase() + x.slice(1).toLowerCase(),
   count: (x, value) =>
-    typeof x === "string" ? occurrences(x, value) : x.filter((/** @type {any} */ each) => eq(each, value)).length,
+    typeof x === "string" ? x.split(value).length - 1 : x.filter((/** @type {any} */ each) => eq(each, value)).length,
   endswith: (x, end) => x.endsWith(end),
   extend: (x, values) => void x.push(...iter(values)),
   get: (x, key, other = null) => (x.has(key) ? x.get(key) : other),
@@ -32,18 +32,12 @@ const METHODS = {
   splitlines: (x) => (x === "" ? [] : x.replace(/\n$/, "").split("\n")),
   startswith: (x, start) => (Array.isArray(start) ? start.some((each) => x.startsWith(each)) : x.startsWith(start)),
   strip: (x) => x.trim(),
+  sub: (x, by, text) => re.sub(x, by, text),
   union: (x, ...others) => new PySet([...x, ...others.flatMap((other) => list(other))]),
   update: (x, other) => void [...other].forEach(([key, value]) => x.set(key, value)),
   upper: (x) => x.toUpperCase(),
   values: (x) => [...x.values()],
 };
-
-/** @param {string} x @param {string} part @returns {number} its occurrences without overlaps */
-function occurrences(x, part) {
-  let count = 0;
-  for (let at = x.indexOf(part); at >= 0; at = x.indexOf(part, at + part.length)) count++;
-  return count;
-}
 
 /** @param {string} x @param {string} characters @returns {number} how many of its first characters are among them */
 function leading(x, characters) {
@@ -62,17 +56,8 @@ function popped(x, key) {
 /** Call a method of a builtin type, or of an object that defines it. @param {string} name @param {any} x @param {...any} args */
 export function method(name, x, ...args) {
   if (x === null || x === undefined) throw new AttributeError(`${x} has no ${name}()`);
-  if (isObject(x) || (x.__host__ && typeof x[name] === "function")) return /** @type {any} */ (x)[name](...args);
-  return METHODS[name](x, ...args);
+  return isObject(x) ? /** @type {any} */ (x)[name](...args) : METHODS[name](x, ...args);
 }
 
 /** @param {string} name @returns {(x: any, ...args: any[]) => any} such as `str.strip` */
-export const unbound =
-  (name) =>
-  (x, ...args) =>
-    method(name, x, ...args);
-/** @param {string} name @param {any} x @returns {(...args: any[]) => any} such as `code.count` */
-export const bound =
-  (name, x) =>
-  (...args) =>
-    method(name, x, ...args);
+export const unbound = (name) => method.bind(null, name);

@@ -15,13 +15,11 @@ export const dataclasses = {
   /** @param {any} x @param {Dict | Record<string, any>} [changes] */
   replace(x, changes = {}) {
     const changed = kwargs(changes);
-    const fields = x.constructor.__arguments__;
-    for (const name of changed.keys()) {
-      if (!fields.some((/** @type {Field} */ field) => field.name === name))
-        throw new TypeError_(`${x.constructor.__name__}() takes no ${name}`);
-    }
+    const names = x.constructor.__arguments__.map((/** @type {Field} */ { name }) => name);
+    const unknown = [...changed.keys()].find((name) => !names.includes(name));
+    if (unknown) throw new TypeError_(`${x.constructor.__name__}() takes no ${unknown}`);
     return new x.constructor(
-      ...fields.map((/** @type {Field} */ { name }) => (changed.has(name) ? changed.get(name) : x[name])),
+      ...names.map((/** @type {string} */ name) => (changed.has(name) ? changed.get(name) : x[name])),
     );
   },
 };
@@ -41,52 +39,36 @@ export const json = {
     ),
 };
 
-export const typing = {
-  /** @param {any} hint */
-  get_args: (hint) => hint,
-  /** @param {any} cls */
-  get_type_hints: (cls) => new Dict(dataclasses.fields(cls).map((field) => [field.name, field.hint])),
-};
-
-export const itertools = {
-  /** @param {...any} columns */
-  product: (...columns) =>
-    columns
-      .map(list)
-      .reduce((rows, column) => rows.flatMap((row) => column.map((x) => [...row, x])), [/** @type {any[]} */ ([])]),
-  /** @param {...any} parts */
-  chain: (...parts) => parts.flatMap(list),
-};
-
-export const functools = {
-  /** @param {(a: any, b: any) => any} f @param {any} x */
-  reduce: (f, x) => list(x).reduce((a, b) => f(a, b)),
-};
-
-export const operator = {
-  /** @param {any} x @returns {number} */
-  index(x) {
-    if (!Number.isInteger(x)) throw new TypeError_(`${repr(x)} is not an integer`);
-    return x;
+/** @type {Record<string, Record<string, (...x: any[]) => any>>} */
+export const { typing, itertools, functools, operator } = {
+  typing: {
+    get_args: (hint) => hint,
+    get_type_hints: (cls) => new Dict(dataclasses.fields(cls).map((field) => [field.name, field.hint])),
+  },
+  itertools: {
+    product: (...columns) =>
+      columns
+        .map(list)
+        .reduce((rows, column) => rows.flatMap((row) => column.map((x) => [...row, x])), [/** @type {any[]} */ ([])]),
+    chain: (...parts) => parts.flatMap(list),
+  },
+  functools: {
+    reduce: (f, x) => list(x).reduce((a, b) => f(a, b)),
+  },
+  operator: {
+    index(x) {
+      if (!Number.isInteger(x)) throw new TypeError_(`${repr(x)} is not an integer`);
+      return x;
+    },
   },
 };
 
-export const math = {
-  inf: Infinity,
-  nan: NaN,
-  sqrt: Math.sqrt,
-  exp: Math.exp,
-  log: Math.log,
-  log2: Math.log2,
-  ceil: Math.ceil,
-  floor: Math.floor,
-  isfinite: Number.isFinite,
-  /** @param {any} x */
-  prod: (x) => list(x).reduce(mul, 1),
-};
-
+const { ceil, exp, floor, log, log2, max, min, sqrt } = Math;
+/** @param {any} x */
+const prod = (x) => list(x).reduce(mul, 1);
+export const math = { ceil, exp, floor, inf: Infinity, isfinite: Number.isFinite, log, log2, nan: NaN, prod, sqrt };
 /** NumPy's functions, of numbers: what Python computes of arrays is computed here of one row after another. */
-export const numpy = { ceil: Math.ceil, exp: Math.exp, log: Math.log, maximum: Math.max, minimum: Math.min };
+export const numpy = { ceil, exp, log, maximum: max, minimum: min };
 provide("webmm.choose.model.by_row", (rows, names, formula) =>
   rows.map((/** @type {number[]} */ row) => formula(dict(zip(names, row)))),
 );
@@ -99,15 +81,6 @@ export const re = {
       by.replaceAll("$", "$$$$").replace(/\\(\d)/g, "$$$1"),
     ),
 };
-
-/** A compiled pattern, with Python's methods. @param {RegExp} pattern @param {string} flags */
-export function pattern(pattern, flags) {
-  const compiled = new RegExp(pattern, flags);
-  return Object.assign(compiled, {
-    __host__: true,
-    sub: (/** @type {string} */ by, /** @type {string} */ text) => re.sub(compiled, by, text),
-  });
-}
 
 class StructError extends PythonError {}
 

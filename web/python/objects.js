@@ -53,6 +53,7 @@ export class PyObject {
   /** @type {any[] | undefined} */ static __arguments__; // the fields in the order of the constructor's arguments
   /** @type {number[] | undefined} */ static __places__; // each field's index among the arguments
   /** @type {any[]} */ static __mro__ = [PyObject];
+  /** @type {any} */ static __own__ = { prototype: {}, cls: {}, every: [] }; // what its subclasses inherit
   static __name__ = "object";
   static __identity__ = false; // whether objects compare by identity
   static __order__ = false;
@@ -70,6 +71,9 @@ export class PyObject {
 /** @param {any} x a dataclass or an instance of one @returns {string[]} */
 export const fieldNames = (x) =>
   (x.__fields__ ?? x.constructor.__fields__).map((/** @type {{name: string}} */ field) => field.name);
+
+/** @param {any} x a dataclass's instance @returns {any[]} the values of its fields */
+export const valuesOf = (x) => fieldNames(x).map((name) => x[name]);
 
 /** @param {any} x @returns {boolean} */
 export const isObject = (x) => x instanceof PyObject;

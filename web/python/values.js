@@ -1,28 +1,12 @@
 // @ts-check
 /** Python's values: equality, order, hashing and arithmetic. */
 
-import { TypeError_, Undefined, ValueError, fieldNames, isObject, percent, repr } from "./objects.js";
+import { TypeError_, Undefined, ValueError, fieldNames, isObject, percent, repr, valuesOf } from "./objects.js";
 
 // Values: equality, order, hashing
 
-/** A stand-in for Python's hash: a primitive or a text that is equal for equal values. @param {any} x @returns {any} */
-function hashed(x) {
-  if (typeof x === "boolean") return Number(x);
-  if (typeof x !== "object" || x === null) return x;
-  if (Array.isArray(x)) return `(${x.map(hashedText).join(",")})`;
-  if (x instanceof PySet) return `{${[...x].map(hashedText).sort().join(",")}}`;
-  if (!isObject(x) || !x.constructor.__fields__ || x.constructor.__identity__) return x;
-  const known = hashes.get(x);
-  if (known) return known;
-  const text = `${numberOf(x.constructor)}(${fieldNames(x)
-    .map((name) => hashedText(x[name]))
-    .join(",")})`;
-  hashes.set(x, text);
-  return text;
-}
-
-/** @type {WeakMap<object, string>} */
-const hashes = new WeakMap();
+/** @type {WeakMap<object, string>} the texts of dataclasses */
+const texts = new WeakMap();
 /** @type {WeakMap<object, number>} */
 const numbers = new WeakMap();
 let objectCount = 0;
@@ -35,26 +19,28 @@ function numberOf(x) {
   return objectCount;
 }
 
-/** @param {any} x */
-function hashedText(x) {
-  const value = hashed(x);
-  if (typeof value === "string") return typeof x === "string" ? JSON.stringify(x) : value;
-  return (typeof value === "object" && value !== null) || typeof value === "function"
-    ? `#${numberOf(value)}`
-    : Object.is(value, -0)
-      ? "-0" // a problem with another sign of zero is another problem, as in Python's Problem.identity
-      : String(value);
+/** A stand-in for Python's hash. @param {any} x @returns {string} a text that only equal values have */
+function hashed(x) {
+  if (typeof x === "string") return JSON.stringify(x);
+  if (typeof x === "boolean") return String(Number(x));
+  if (Object.is(x, -0)) return "-0"; // a problem with another sign of zero is another problem, as in Python's Problem.identity
+  if (x === null || (typeof x !== "object" && typeof x !== "function")) return String(x);
+  if (Array.isArray(x)) return `(${x.map(hashed).join(",")})`;
+  if (x instanceof PySet) return `{${[...x].map(hashed).sort().join(",")}}`;
+  if (!isObject(x) || !x.constructor.__fields__ || x.constructor.__identity__) return `#${numberOf(x)}`;
+  const known = texts.get(x);
+  if (known) return known;
+  const text = `${numberOf(x.constructor)}(${valuesOf(x).map(hashed).join(",")})`;
+  texts.set(x, text);
+  return text;
 }
 
-/** @param {any} key @returns {any} a primitive that is equal for equal keys */
-const hashKey = (key) =>
-  typeof key === "object" && key !== null
-    ? hashedText(key)
-    : typeof key === "string"
-      ? `'${key}`
-      : typeof key === "boolean"
-        ? Number(key)
-        : key;
+/** @param {any} key @returns {any} a primitive or a function that only equal keys have */
+function hashKey(key) {
+  if (typeof key === "object" && key !== null) return hashed(key);
+  if (typeof key === "string") return `'${key}`;
+  return typeof key === "boolean" ? Number(key) : key;
+}
 
 /** A dict: a Map whose keys compare by value. */
 export class Dict extends Map {
@@ -69,12 +55,12 @@ export class Dict extends Map {
 
   /** @param {any} key */
   get(key) {
-    return super.get(this.#known(key));
+    return super.get(this.#keys.get(hashKey(key)));
   }
 
   /** @param {any} key */
   has(key) {
-    return super.has(this.#known(key));
+    return this.#keys.has(hashKey(key));
   }
 
   /** @param {any} key @param {any} value */
@@ -86,20 +72,13 @@ export class Dict extends Map {
 
   /** @param {any} key */
   delete(key) {
-    const gone = super.delete(this.#known(key));
-    this.#keys.delete(hashKey(key));
-    return gone;
+    const hash = hashKey(key);
+    return super.delete(this.#keys.get(hash)) && this.#keys.delete(hash);
   }
 
   clear() {
     this.#keys.clear();
     super.clear();
-  }
-
-  /** @param {any} key @returns {any} the stored key that is equal to it */
-  #known(key) {
-    const hash = hashKey(key);
-    return this.#keys.has(hash) ? this.#keys.get(hash) : undefined;
   }
 }
 
@@ -154,12 +133,8 @@ export function compare(a, b) {
     for (let i = 0; i < Math.min(a.length, b.length); i++) if (!eq(a[i], b[i])) return compare(a[i], b[i]);
     return a.length - b.length;
   }
-  if (isObject(a) && a.constructor === b?.constructor && a.constructor.__order__) {
-    return compare(
-      fieldNames(a).map((name) => a[name]),
-      fieldNames(b).map((name) => b[name]),
-    );
-  }
+  if (isObject(a) && a.constructor === b?.constructor && a.constructor.__order__)
+    return compare(valuesOf(a), valuesOf(b));
   throw new TypeError_(`${repr(a)} and ${repr(b)} cannot be ordered`);
 }
 
@@ -190,52 +165,66 @@ export const and = (x, other) => (truth(x) ? other() : x);
 
 // Arithmetic
 
-/** @param {any} a @param {any} b @returns {any} */
-export function add(a, b) {
-  if (typeof a === "number" && typeof b === "number") return a + b;
-  if (typeof a === "string" && typeof b === "string") return a + b;
-  if (Array.isArray(a) && Array.isArray(b)) return [...a, ...b];
-  return binary("+", a, b, (x, y) => x + y);
-}
+/** @typedef {(a: any, b: any) => any} Operator */
 
-/** @param {any} a @param {any} b @returns {any} */
-export function sub(a, b) {
-  if (a instanceof PySet) return new PySet([...a].filter((x) => !b.has(x)));
-  return binary("-", a, b, (x, y) => x - y);
-}
+/**
+ * An operator of numbers, booleans included.
+ * @param {string} sign @param {(x: number, y: number) => number} ofNumbers
+ * @param {Operator} [ofOthers] its result for other values; undefined if it has none
+ * @returns {Operator}
+ */
+const operator = (sign, ofNumbers, ofOthers) => (a, b) => {
+  if (typeof a === "number" && typeof b === "number") return ofNumbers(a, b);
+  const found = ofOthers?.(a, b);
+  if (found !== undefined) return found;
+  if (isNumber(a) && isNumber(b)) return ofNumbers(Number(a), Number(b));
+  throw new TypeError_(`${repr(a)} ${sign} ${repr(b)} is not defined`);
+};
 
-/** @param {any} a @param {any} b @returns {any} */
-export function mul(a, b) {
-  if (typeof a === "string") return a.repeat(Math.max(0, Number(b)));
-  if (Array.isArray(a)) return Array.from({ length: Math.max(0, Number(b)) }, () => a).flat(1);
-  if (typeof b === "string" || Array.isArray(b)) return mul(b, a);
-  return binary("*", a, b, (x, y) => x * y);
-}
+/** @param {any} x */
+const isNumber = (x) => typeof x === "number" || typeof x === "boolean";
 
-/** @param {any} a @param {any} b @returns {any} */
-export const div = (a, b) => binary("/", a, b, (x, y) => x / nonzero(y));
-/** @param {any} a @param {any} b @returns {any} */
-export const floordiv = (a, b) => binary("//", a, b, (x, y) => (x - modulo(x, y)) / y);
-/** @param {any} a @param {any} b @returns {any} */
-export const mod = (a, b) => (typeof a === "string" ? percent(a, b) : binary("%", a, b, modulo));
-/** @param {any} a @param {any} b @returns {any} */
-export const pow = (a, b) => binary("**", a, b, (x, y) => x ** y);
-/** @param {any} a @param {any} b @returns {any} */
-export const lshift = (a, b) => binary("<<", a, b, (x, y) => x * 2 ** y);
-/** @param {any} a @param {any} b @returns {any} */
-export const rshift = (a, b) => binary(">>", a, b, (x, y) => Math.floor(x / 2 ** y));
-/** @param {any} a @param {any} b @returns {any} */
-export const bitand = (a, b) =>
-  a instanceof PySet
-    ? new PySet([...a].filter((x) => b.has(x)))
-    : binary("&", a, b, (x, y) => Number(BigInt(x) & BigInt(y)));
-
-/** @param {any} a @param {any} b @returns {any} */
-export function bitor(a, b) {
-  if (a instanceof PySet) return new PySet([...a, ...b]);
-  if (a instanceof Dict) return new Dict([...a, ...b]);
-  return binary("|", a, b, (x, y) => Number(BigInt(x) | BigInt(y)));
-}
+export const add = operator(
+  "+",
+  (x, y) => x + y,
+  (a, b) => {
+    if (typeof a === "string" && typeof b === "string") return a + b;
+    if (Array.isArray(a) && Array.isArray(b)) return [...a, ...b];
+  },
+);
+export const sub = operator(
+  "-",
+  (x, y) => x - y,
+  (a, b) => (a instanceof PySet ? new PySet([...a].filter((x) => !b.has(x))) : undefined),
+);
+export const mul = operator(
+  "*",
+  (x, y) => x * y,
+  (a, b) => {
+    if (typeof a === "string") return a.repeat(Math.max(0, Number(b)));
+    if (Array.isArray(a)) return Array.from({ length: Math.max(0, Number(b)) }, () => a).flat(1);
+    if (typeof b === "string" || Array.isArray(b)) return mul(b, a);
+  },
+);
+export const div = operator("/", (x, y) => x / nonzero(y));
+export const floordiv = operator("//", (x, y) => (x - modulo(x, y)) / y);
+export const mod = operator("%", modulo, (a, b) => (typeof a === "string" ? percent(a, b) : undefined));
+export const pow = operator("**", (x, y) => x ** y);
+export const lshift = operator("<<", (x, y) => x * 2 ** y);
+export const rshift = operator(">>", (x, y) => Math.floor(x / 2 ** y));
+export const bitand = operator(
+  "&",
+  (x, y) => Number(BigInt(x) & BigInt(y)),
+  (a, b) => (a instanceof PySet ? new PySet([...a].filter((x) => b.has(x))) : undefined),
+);
+export const bitor = operator(
+  "|",
+  (x, y) => Number(BigInt(x) | BigInt(y)),
+  (a, b) => {
+    if (a instanceof PySet) return new PySet([...a, ...b]);
+    if (a instanceof Dict) return new Dict([...a, ...b]);
+  },
+);
 
 /** @param {number} y */
 function nonzero(y) {
@@ -248,16 +237,3 @@ function modulo(x, y) {
   const rest = x % nonzero(y);
   return rest !== 0 && rest < 0 !== y < 0 ? rest + y : rest + 0;
 }
-
-/**
- * Apply an arithmetic operator to numbers.
- * @param {string} sign @param {any} a @param {any} b @param {(x: number, y: number) => number} operation @returns {any}
- */
-function binary(sign, a, b, operation) {
-  if (typeof a === "number" && typeof b === "number") return operation(a, b);
-  if (isNumber(a) && isNumber(b)) return operation(Number(a), Number(b));
-  throw new TypeError_(`${repr(a)} ${sign} ${repr(b)} is not defined`);
-}
-
-/** @param {any} x */
-const isNumber = (x) => typeof x === "number" || typeof x === "boolean";

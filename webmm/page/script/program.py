@@ -136,7 +136,7 @@ class Program:
 
     def _class(self, name: Name, node: ast.ClassDef) -> Definition:
         cls = name.value
-        bases = [home(base.__module__, base.__name__) for base in cls.__bases__ if is_ours(base.__module__)]
+        bases = [home(base.__module__, base.__name__) for base in _bases(cls)]
         methods, needs, signs = [], set(), []
         for member in node.body:
             if isinstance(member, ast.FunctionDef) and f"{name}.{member.name}" not in self.omitted:
@@ -274,6 +274,13 @@ def signature(name: Name) -> Sequence[str] | None:
             return [f.name for f in sorted(dataclasses.fields(value), key=lambda f: bool(f.kw_only)) if f.init]
         return ()
     return parameters(node.args) if isinstance(node, ast.FunctionDef) else None
+
+
+def _bases(cls: type[Any]) -> list[type[Any]]:
+    """Return the classes of ours in the method resolution order, up to the first whose own order is the rest of it."""
+    order = [base for base in cls.__mro__[1:] if is_ours(base.__module__)]
+    whole = (i for i, base in enumerate(order) if order[i:] == [each for each in base.__mro__ if each in order])
+    return order[: next(whole, 0) + 1]
 
 
 def _signed(target: str, names: Sequence[str]) -> str:

@@ -41,7 +41,7 @@ MODULES: dict[ModuleType, tuple[str, ...]] = {
 
 # Methods of strings, lists, dicts and sets.
 METHODS = {
-    *("add", "append", "bit_length", "capitalize", "count", "endswith", "extend", "get", "index", "isdecimal", "items"),
+    *("add", "append", "bit_length", "count", "endswith", "extend", "get", "index", "isdecimal", "items"),
     *(
         "join",
         "keys",

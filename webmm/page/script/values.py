@@ -27,7 +27,7 @@ def value(x: Any, use: UseOfName, where: str) -> str:
     if isinstance(x, str):
         return runtime.quoted(x)
     if isinstance(x, re.Pattern):
-        return f"$.pattern({json.dumps(x.pattern)}, {json.dumps(_flags(x))})"
+        return f"new RegExp({json.dumps(x.pattern)}, {json.dumps(_flags(x))})"
     if typing.get_origin(x) is typing.Literal:
         return value(typing.get_args(x), use, where)
     if isinstance(x, type) or callable(x):
