@@ -10,7 +10,8 @@ import { shape, speedOf, unitOf } from "./ops.js";
 import { flopsOf, within } from "./webmm.js";
 
 /** @import { Device, DeviceArray, Kernel, Problem, RunRecord, Roofline, Launch, Task } from "./webmm.js" */
-/** A text from elsewhere. @typedef {import("./pasted.js").Pasted} Pasted */
+/** @import { Pasted } from "./pasted.js" */
+/** @import { Rung } from "./prepared.js" */
 /** @typedef {{name: string, label: string, config: import("./webmm.js").Config, matrix: import("./webmm.js").Fragments | null}} Stage what a bench uses of a kernel */
 /** @typedef {{wrong: string | null, max_error: number | null, error_bound: number}} Verdict `wrong` describes the error of a wrong result, and is null otherwise */
 /** @typedef {{launch: Launch, free: () => void}} Ready */
@@ -59,79 +60,100 @@ export async function opened(device, problem, prepare, check) {
   return orFree(free, async () => ({ launch: await prepare(result), verdict: () => check(result), free }));
 }
 
-/** The operands of a matrix product, whose result is checked against one computed on the CPU. @implements {Case<Kernel | Pasted>} */
-export class Operands {
-  /** @param {Device} device @param {Problem} problem @param {DeviceArray} a @param {DeviceArray} b @param {Checker} checker */
-  constructor(device, problem, a, b, checker) {
-    this.device = device;
-    this.problem = problem;
-    this.a = a;
-    this.b = b;
-    this.checker = checker;
-  }
+/** Make arrays one after another; if one fails, none is left. @param {(() => Promise<DeviceArray>)[]} makers */
+async function made(makers) {
+  /** @type {DeviceArray[]} */
+  const arrays = [];
+  return orFree(
+    () => freeAll(arrays),
+    async () => {
+      for (const make of makers) arrays.push(await make());
+      return arrays;
+    },
+  );
+}
 
-  /** @param {Device} device @param {Problem} p */
-  static async random(device, p) {
-    const hostA = Matrix.random(p.m, p.k, 1, p.dtype);
-    const hostB = Matrix.random(p.k, p.n, 2, p.dtype);
-    const checker = new Checker(hostA, hostB, device.bundle.index.dtypes[p.dtype]);
-    const a = await device.array(hostA);
-    const made = async () => new Operands(device, p, a, await device.array(hostB), checker);
-    return orFree(() => a.free(), made);
+/** @param {DeviceArray[]} arrays */
+const freeAll = (arrays) => arrays.forEach((array) => array.free());
+
+/** A problem with its inputs on the device, whose result is checked on the CPU. @implements {Case<Kernel | Rung | Pasted>} */
+export class Inputs {
+  /**
+   * @param {Device} device @param {any} of the translated problem @param {Task} problem what records say of it
+   * @param {DeviceArray[]} arrays @param {(result: HostArray) => Promise<Verdict>} check
+   */
+  constructor(device, of, problem, arrays, check) {
+    this.device = device;
+    this.of = of;
+    this.problem = problem;
+    this.arrays = arrays;
+    this.check = check;
   }
 
   free() {
-    this.a.free();
-    this.b.free();
+    freeAll(this.arrays);
   }
 
-  /** @param {Kernel | Pasted} kernel @returns {string | null} why it cannot run here, or null */
+  /** @param {Kernel | Rung | Pasted} kernel @returns {string | null} why it cannot run here, or null */
   reason(kernel) {
-    return "launch" in kernel ? null : this.device.reason(kernel, this.problem);
+    return "launch" in kernel ? null : this.device.reason("kernel" in kernel ? kernel.kernel : kernel, this.of);
   }
 
-  /** @param {Kernel | Pasted} kernel @param {Problem} p @param {[DeviceArray, DeviceArray, DeviceArray]} arrays @returns {Promise<Launch>} */
-  #launch(kernel, p, arrays) {
-    return "launch" in kernel ? kernel.launch(p, ...arrays) : this.device.launch(kernel, p, ...arrays);
+  /** @returns {Iterable<{problem: Task, open: (kernel: Kernel | Rung | Pasted) => Promise<Ready>}>} none, for problems that take little time */
+  probes() {
+    return [];
+  }
+
+  /** @param {Kernel | Rung | Pasted} kernel */
+  open(kernel) {
+    const launch = (/** @type {DeviceArray} */ result) => this.launch(kernel, this.of, [...this.arrays, result]);
+    return opened(this.device, this.of, launch, async (result) => this.check(await result.read()));
+  }
+
+  /** @param {Kernel | Rung | Pasted} kernel @param {any} of a translated problem @param {DeviceArray[]} arrays @returns {Promise<Launch>} */
+  launch(kernel, of, arrays) {
+    if ("launch" in kernel) return kernel.launch(of, arrays[0], arrays[1], arrays[2]);
+    return this.device.launch("kernel" in kernel ? kernel.kernel : kernel, of, ...arrays);
+  }
+}
+
+/** The operands of a matrix product. */
+export class Operands extends Inputs {
+  /** @param {Device} device @param {Problem} p */
+  static async random(device, p) {
+    const [a, b] = [Matrix.random(p.m, p.k, 1, p.dtype), Matrix.random(p.k, p.n, 2, p.dtype)];
+    const rounding = device.bundle.index.dtypes[p.dtype];
+    const checker = new Checker(a, b, rounding);
+    const check = (/** @type {HostArray} */ got) => judged(checker, got, errorBound(p.k, p.dtype, rounding));
+    const arrays = await made([a, b].map((host) => () => device.array(host)));
+    return new Operands(device, device.bundle.problem(p), p, arrays, check);
   }
 
   /** Cubes, up to half the side of a cube with the problem's volume. */
   *probes() {
-    const { m, n, k, dtype } = this.problem;
+    const { m, n, k, dtype } = /** @type {Problem} */ (this.problem);
     for (let side = 64; side <= Math.cbrt(m * n * k) / 2; side *= 2) {
       const cube = { m: side, n: side, k: side, dtype };
-      yield { problem: cube, open: (/** @type {Kernel | Pasted} */ kernel) => this.#openCube(kernel, cube) };
+      yield { problem: cube, open: (/** @type {Kernel | Rung | Pasted} */ kernel) => this.#openCube(kernel, cube) };
     }
   }
 
-  /** @param {Kernel | Pasted} kernel @param {Problem} cube @returns {Promise<Ready>} */
+  /** @param {Kernel | Rung | Pasted} kernel @param {Problem} cube @returns {Promise<Ready>} */
   async #openCube(kernel, cube) {
-    /** @type {DeviceArray[]} */
-    const arrays = [];
-    const free = () => arrays.forEach((array) => array.free());
-    return orFree(free, async () => {
-      for (let i = 0; i < 3; i++) arrays.push(await this.device.empty([cube.m, cube.n], cube.dtype));
-      return { launch: await this.#launch(kernel, cube, /** @type {any} */ (arrays)), free };
-    });
+    const { device } = this;
+    const arrays = await made([1, 2, 3].map(() => () => device.empty([cube.m, cube.n], cube.dtype)));
+    const free = () => freeAll(arrays);
+    return orFree(free, async () => ({ launch: await this.launch(kernel, device.bundle.problem(cube), arrays), free }));
   }
+}
 
-  /** @param {Kernel | Pasted} kernel */
-  open(kernel) {
-    const launch = (/** @type {DeviceArray} */ c) => this.#launch(kernel, this.problem, [this.a, this.b, c]);
-    return opened(this.device, this.device.bundle.problem(this.problem), launch, (c) => this.#verdict(c));
-  }
-
-  /** @param {DeviceArray} c @returns {Promise<Verdict>} */
-  async #verdict(c) {
-    const { k, dtype } = this.problem;
-    const error_bound = errorBound(k, dtype, this.device.bundle.index.dtypes[dtype]);
-    const got = await c.read();
-    const max_error = await this.checker.error(got);
-    if (max_error <= error_bound) return { wrong: null, max_error, error_bound };
-    const elements = await this.checker.wrong(got, error_bound);
-    const words = `the largest error is ${max_error.toExponential(2)}·|A||B|, rounding explains at most ${error_bound.toExponential(2)}`;
-    return { wrong: elements ? `${elements}; ${words}` : words, max_error, error_bound };
-  }
+/** @param {Checker} checker @param {HostArray} got @param {number} error_bound @returns {Promise<Verdict>} */
+async function judged(checker, got, error_bound) {
+  const max_error = await checker.error(got);
+  if (max_error <= error_bound) return { wrong: null, max_error, error_bound };
+  const elements = await checker.wrong(got, error_bound);
+  const words = `the largest error is ${max_error.toExponential(2)}·|A||B|, rounding explains at most ${error_bound.toExponential(2)}`;
+  return { wrong: elements ? `${elements}; ${words}` : words, max_error, error_bound };
 }
 
 /** Runs kernels, and remembers their rates in order to skip runs that would take too long. */
@@ -188,7 +210,9 @@ export class Bench {
   async #probe(kernel, on) {
     let rate = Infinity;
     for (const { problem, open } of on.probes()) {
-      const seconds = await this.#oneRun(kernel.label, problem, await open(kernel));
+      const { launch, free } = await open(kernel);
+      const run = this.#firstRun(launch, kernel.label, problem).then(() => this.#run(launch));
+      const seconds = await run.finally(free);
       rate = flopsOf(problem) / seconds;
       this.#rates.set(kernel.label, rate);
       if (seconds > PROBE_TIME) break;
@@ -196,19 +220,18 @@ export class Bench {
     return rate;
   }
 
-  /** @param {string} label @param {Task} problem @param {Ready} ready @returns {Promise<number>} seconds of the second run */
-  async #oneRun(label, problem, { launch, free }) {
-    const { device } = this;
-    try {
-      device.submit(launch, 1); // drivers compile at the first dispatch
-      await within(RUN_TIMEOUT, `${label} at ${shape(problem)}`, device.synchronize());
-      const start = performance.now();
-      device.submit(launch, 1);
-      await device.synchronize();
-      return Math.max(performance.now() - start, 0.01) / 1e3;
-    } finally {
-      free();
-    }
+  /** Run a launch for the first time, when drivers compile. @param {Launch} launch @param {string} label @param {Task} problem */
+  async #firstRun(launch, label, problem) {
+    this.device.submit(launch, 1);
+    await within(RUN_TIMEOUT, `${label} at ${shape(problem)}`, this.device.synchronize());
+  }
+
+  /** @param {Launch} launch @returns {Promise<number>} wall-clock seconds from the submission to the end of a run */
+  async #run(launch) {
+    const start = performance.now();
+    this.device.submit(launch, 1);
+    await this.device.synchronize();
+    return Math.max(performance.now() - start, 0.001) / 1e3;
   }
 
   /** @template {Stage} K @param {K} kernel @param {Case<K>} on @param {number} slowerThan */
@@ -217,20 +240,18 @@ export class Bench {
     const p = on.problem;
     const { launch, verdict, free } = await on.open(kernel);
     try {
-      device.submit(launch, 1);
-      await within(RUN_TIMEOUT, `${kernel.label} at ${shape(p)}`, device.synchronize());
+      await this.#firstRun(launch, kernel.label, p);
       const { wrong, ...errors } = await verdict();
       if (wrong) return device.record(kernel, p, { status: "incorrect", reason: wrong, ...errors });
-      const start = performance.now();
-      device.submit(launch, 1);
-      await device.synchronize();
-      const seconds = (performance.now() - start) / 1e3;
+      const seconds = await this.#run(launch);
       if (seconds > slowerThan) {
         const reason = `one run took ${(seconds * 1e3).toPrecision(3)} ms, much longer than the best so far`;
         return device.record(kernel, p, { status: "skipped", reason, ...errors });
       }
       const timing = await device.time(launch);
-      const call_us = await this.#call(launch);
+      const calls = [];
+      for (let i = 0; i < CALLS; i++) calls.push(await this.#run(launch));
+      const call_us = calls.sort((x, y) => x - y)[Math.floor(CALLS / 2)] * 1e6;
       this.#rates.set(kernel.label, (flopsOf(p) / timing.median_us) * 1e6);
       const gflops = flopsOf(p) / timing.median_us / 1e3;
       const peak_fraction = this.roofline && !kernel.matrix ? gflops / this.roofline.gflops : null; // of the FMA peak
@@ -238,18 +259,6 @@ export class Bench {
     } finally {
       free();
     }
-  }
-
-  /** @param {import("./webmm.js").Launch} launch @returns {Promise<number>} median wall-clock time in µs from the submission to the end of the launch */
-  async #call(launch) {
-    const walls = [];
-    for (let i = 0; i < CALLS; i++) {
-      const start = performance.now();
-      this.device.submit(launch, 1);
-      await this.device.synchronize();
-      walls.push(performance.now() - start);
-    }
-    return Math.max(walls.sort((x, y) => x - y)[Math.floor(CALLS / 2)], 0.001) * 1e3;
   }
 }
 

@@ -10,8 +10,8 @@
 
 /** @import { Matrix } from "./matrix.js" */
 /** @typedef {{eps: number, tiny: number}} Rounding */
-/** Expected elements of C, from `start` in steps of `stride`, and the scales of their errors. @typedef {{start: number, stride: number, expected: Float64Array, scale: Float64Array}} Line */
-/** @typedef {{expected: Float64Array, scale: Float64Array, signs: Float64Array}} Projection */
+/** Expected numbers, and the scales of their errors. @typedef {{expected: Float64Array, scale: Float64Array}} Sums */
+/** Those of elements of C, from `start` in steps of `stride`. @typedef {Sums & {start: number, stride: number}} Line */
 /** activation(alpha·A·B + bias), with one value of the bias per "row" or per "column". @typedef {{alpha: number, bias: Float32Array | null, per: string, activation: string}} Epilogue */
 
 const F32_EPS = 2 ** -23;
@@ -26,15 +26,10 @@ const NONE = { alpha: 1, bias: null, per: "", activation: "" };
 export const MEANINGS = {
   "": (x) => x,
   relu: (x) => Math.max(x, 0),
-  gelu,
+  gelu: (x) => 0.5 * x * (1 + erf(x / Math.SQRT2)),
   gelu_tanh: (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))),
   silu: (x) => x / (1 + Math.exp(-x)),
 };
-
-/** @param {number} x @returns {number} x·Φ(x) */
-function gelu(x) {
-  return 0.5 * x * (1 + erf(x / Math.SQRT2));
-}
 
 /** @param {number} x @returns {number} the error function, to 1.5e-7 (Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26) */
 function erf(x) {
@@ -72,9 +67,8 @@ export class Checker {
   #b;
   #rounding;
   #epilogue;
-  /** @type {{rows: number[], columns: number[], full: boolean}} */
   #sample;
-  /** @type {Promise<{lines: Line[], sums: Projection | null}> | undefined} */
+  /** @type {Promise<[Line[], Sums & {signs: Float64Array} | null]> | undefined} */
   #reference;
 
   /** @param {Matrix} a @param {Matrix} b @param {Rounding} rounding of the type that the product is stored in @param {Epilogue} [epilogue] */
@@ -92,19 +86,14 @@ export class Checker {
   /** @returns {string} a description of the elements that are compared */
   get scope() {
     const { rows, columns, full } = this.#sample;
-    const more = this.#epilogue === NONE ? ", " : " and ";
-    return full
-      ? "every element"
-      : `${rows.length} rows${more}${columns.length} columns${this.#epilogue === NONE ? " and all row sums" : ""}`;
+    if (full) return "every element";
+    const [comma, sums] = this.#epilogue === NONE ? [", ", " and all row sums"] : [" and ", ""];
+    return `${rows.length} rows${comma}${columns.length} columns${sums}`;
   }
 
   /** Compute the reference, if it was not computed before. */
   prepare() {
-    return (this.#reference ??= this.#computed());
-  }
-
-  async #computed() {
-    return { lines: await this.#lines(), sums: await this.#project() };
+    return (this.#reference ??= Promise.all([this.#lines(), this.#project()]));
   }
 
   /**
@@ -134,7 +123,7 @@ export class Checker {
     const place = `C[${Math.floor(first / this.n)}, ${first % this.n}]`;
     const unwritten = Number.isNaN(c[first]) ? " (never written, read beyond an operand, or so computed)" : "";
     const [expected, actual] = [wrong.get(first), c[first]].map((x) =>
-      Number.isNaN(x) ? "nan" : Number(x.toPrecision(6)),
+      String(Number(x.toPrecision(6))).replace("NaN", "nan"),
     );
     const elements = `${wrong.size.toLocaleString("en")} of ${checked.toLocaleString("en")} elements ${wrong.size === 1 ? "is" : "are"} wrong`;
     return `${elements}, first ${place}: expected ${expected}, got ${actual}${unwritten}`;
@@ -147,7 +136,8 @@ export class Checker {
   async #compare(got, tell) {
     const c = got.floats();
     const largest = got.dtype === "float16" ? 65520 : 3.4028235677973366e38;
-    for (const { start, stride, expected, scale } of (await this.prepare()).lines)
+    const [lines] = await this.prepare();
+    for (const { start, stride, expected, scale } of lines)
       for (let i = 0, at = start; i < expected.length; i++, at += stride)
         tell(this.#errorOf(c[at], expected[i], scale[i], largest), at, expected[i]);
   }
@@ -165,17 +155,18 @@ export class Checker {
     const { rows, columns } = this.#sample;
     const out = [];
     const breath = breather();
-    for (const [at, alongRow] of [...rows.map((r) => [r, true]), ...columns.map((c) => [c, false])]) {
-      const line = alongRow ? this.#row(Number(at)) : this.#column(Number(at));
-      if (this.#epilogue !== NONE) this.#finish(line, Number(at), Boolean(alongRow));
-      out.push(line);
+    for (const [i, at] of [...rows, ...columns].entries()) {
+      const alongRow = i < rows.length;
+      out.push(this.#finished(alongRow ? this.#row(at) : await this.#column(at), at, alongRow));
       await breath();
     }
     return out;
   }
 
-  /** Apply the epilogue to sums and to their scales. @param {Line} line @param {number} at @param {boolean} alongRow */
-  #finish({ expected, scale }, at, alongRow) {
+  /** Apply the epilogue to sums and to their scales. @param {Line} line @param {number} at @param {boolean} alongRow @returns {Line} */
+  #finished(line, at, alongRow) {
+    if (this.#epilogue === NONE) return line;
+    const { expected, scale } = line;
     const { alpha, bias, per, activation } = this.#epilogue;
     const along = (per === "column") === alongRow;
     for (let i = 0; i < expected.length; i++) {
@@ -183,6 +174,7 @@ export class Checker {
       expected[i] = MEANINGS[activation](alpha * expected[i] + added);
       scale[i] = Math.abs(alpha) * scale[i] + Math.abs(added) + (activation ? 1 : 0);
     }
+    return line;
   }
 
   /** @param {number} row @returns {Line} */
@@ -202,66 +194,54 @@ export class Checker {
     return { start: row * n, stride: 1, expected, scale };
   }
 
-  /** @param {number} column @returns {Line} */
-  #column(column) {
+  /** @param {number} column @returns {Promise<Line>} */
+  async #column(column) {
     const { m, n, k } = this;
-    const [a, b] = [this.#a, this.#b];
-    const expected = new Float64Array(m);
-    const scale = new Float64Array(m);
-    const line = Float64Array.from({ length: k }, (_, i) => b[i * n + column]);
-    for (let row = 0; row < m; row++) {
-      let sum = 0;
-      let size = 0;
-      for (let i = 0, at = row * k; i < k; i++, at++) {
-        const product = a[at] * line[i];
-        sum += product;
-        size += Math.abs(product);
-      }
-      expected[row] = sum;
-      scale[row] = size;
-    }
-    return { start: column, stride: n, expected, scale };
+    const line = Float64Array.from({ length: k }, (_, i) => this.#b[i * n + column]);
+    return { start: column, stride: n, ...(await rowSums(this.#a, m, k, line, line.map(Math.abs))) };
   }
 
-  /** @returns {Promise<Projection | null>} A·(B·x) for random signs x, or null if NaN or infinities make the comparison meaningless. */
+  /** A·(B·x) for random signs x, or null if NaN or infinities make the comparison meaningless. */
   async #project() {
     if (this.#sample.full || this.#epilogue !== NONE) return null;
     const { m, n, k } = this;
     let state = 1;
     const signs = Float64Array.from({ length: n }, () => ((state = (state * 48271) % 2147483647) % 2 ? 1 : -1));
-    const bx = await weightedRowSums(this.#b, k, n, signs);
-    const absolute = await weightedRowSums(this.#b, k, n, null);
-    const expected = await weightedRowSums(this.#a, m, k, bx);
-    const scale = await weightedRowSums(this.#a, m, k, absolute, true);
-    return scale.every(Number.isFinite) ? { expected, scale, signs } : null;
+    const bx = await rowSums(this.#b, k, n, signs, signs.map(Math.abs));
+    const sums = await rowSums(this.#a, m, k, bx.expected, bx.scale);
+    return sums.scale.every(Number.isFinite) ? { ...sums, signs } : null;
   }
 
   /** @param {Float32Array} c @returns {Promise<number>} the largest error of a row of C·x */
   async #rowSums(c) {
-    const reference = (await this.prepare()).sums;
+    const [, reference] = await this.prepare();
     if (!reference) return 0;
     const { expected, scale, signs } = reference;
-    const sums = await weightedRowSums(c, this.m, this.n, signs);
+    const { expected: sums } = await rowSums(c, this.m, this.n, signs, signs);
     return sums.reduce((worst, sum, i) => Math.max(worst, this.#errorOf(sum, expected[i], scale[i], Infinity)), 0);
   }
 }
 
 /**
- * Weighted row sums of a row-major matrix; without weights or if `absolute`, of absolute values.
- * @param {Float32Array} x @param {number} rows @param {number} columns @param {Float64Array | null} weights
+ * The sum of each row's elements times `weights`, and of their absolute values times `sizes`, of a row-major matrix.
+ * @param {Float32Array} x @param {number} rows @param {number} columns @param {Float64Array} weights @param {Float64Array} sizes
+ * @returns {Promise<Sums>}
  */
-async function weightedRowSums(x, rows, columns, weights, absolute = weights === null) {
-  const sums = new Float64Array(rows);
+async function rowSums(x, rows, columns, weights, sizes) {
+  const [expected, scale] = [new Float64Array(rows), new Float64Array(rows)];
   const breath = breather();
   for (let row = 0; row < rows; row++) {
     let sum = 0;
+    let size = 0;
     for (let j = 0, at = row * columns; j < columns; j++, at++) {
-      sum += (absolute ? Math.abs(x[at]) : x[at]) * (weights ? weights[j] : 1);
+      sum += x[at] * weights[j];
+      size += Math.abs(x[at]) * sizes[j];
     }
-    sums[row] = sum;
+    expected[row] = sum;
+    scale[row] = size;
     if (row % 64 === 63) await breath();
   }
-  return sums;
+  return { expected, scale };
 }
 
 /** @param {number} m @param {number} n @param {number} k */

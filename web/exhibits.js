@@ -1,7 +1,7 @@
 // @ts-check
 /** The exhibits of ops: stages on problems of a few sizes with random inputs, whose results translated Python checks. */
 
-import { blank, opened, written } from "./bench.js";
+import { Inputs, blank, written } from "./bench.js";
 import { MEANINGS, breather, spread } from "./check.js";
 import { shape } from "./ops.js";
 import { taskOf } from "./prepared.js";
@@ -11,9 +11,8 @@ import { Matrix } from "./webmm.js";
 export { blank };
 
 /** @import { Python } from "./bundle.js" */
-/** @import { Device, DeviceArray } from "./webmm.js" */
-/** @import { Rung } from "./prepared.js" */
-/** @import { Verdict } from "./bench.js" */
+/** @import { HostArray } from "./host.js" */
+/** @import { Device } from "./webmm.js" */
 /** @typedef {{scope: string, error: number, bound: number, first: string}} Compared what was compared, the largest error, its bound, and the first wrong result in words */
 
 const COMPARED = 2 ** 20; // elements of which every row is compared; of larger arrays evenly spread rows
@@ -67,59 +66,23 @@ function errorOf(got, expected, unit, { eps, tiny }) {
   return difference <= least ? 0 : difference / unit;
 }
 
-/** A problem with one input, whose result the row's reference checks. */
-export class RowCase {
-  /** @param {Device} device @param {Python} row @param {Python} problem @param {Matrix} host @param {DeviceArray} x */
-  constructor(device, row, problem, host, x) {
-    this.device = device;
-    this.row = row;
-    this.of = problem;
-    this.problem = taskOf(problem);
-    this.host = host;
-    this.x = x;
-  }
-
-  /** @param {Device} device @param {Python} row @param {Python} problem */
-  static async random(device, row, problem) {
-    const [m, n, k] = problem.sizes;
-    const host = Matrix.random(m, n * k, 1, problem.dtype.name);
-    return new RowCase(device, row, problem, host, await device.array(host));
-  }
-
-  free() {
-    this.x.free();
-  }
-
-  /** @param {Rung} rung @returns {string | null} */
-  reason(rung) {
-    return this.device.reason(rung.kernel, this.of);
-  }
-
-  /** No probes are needed, since these problems take little time. @returns {never[]} */
-  probes() {
-    return [];
-  }
-
-  /** @param {Rung} rung */
-  open(rung) {
-    const launch = (/** @type {DeviceArray} */ y) => this.device.launches.get(rung.kernel.of, this.of, [this.x, y]);
-    return opened(this.device, this.of, launch, (y) => this.#verdict(y));
-  }
-
-  /** @param {DeviceArray} y @returns {Promise<Verdict>} */
-  async #verdict(y) {
-    const got = (await y.read()).floats();
-    const { error, bound, first } = await compared(this.row, this.of, this.host.floats(), got);
+/** A problem with one random input, whose result the row's reference checks. @param {Device} device @param {Python} row @param {Python} problem */
+export async function rowCase(device, row, problem) {
+  const [m, n, k] = problem.sizes;
+  const host = Matrix.random(m, n * k, 1, problem.dtype.name);
+  const check = async (/** @type {HostArray} */ y) => {
+    const { error, bound, first } = await compared(row, problem, host.floats(), y.floats());
     const words = `the largest error is ${error.toExponential(2)}; rounding explains at most ${bound.toExponential(2)}`;
     const wrong = error <= bound ? null : [first, words].filter(Boolean).join("; ");
     return { wrong, max_error: error, error_bound: bound };
-  }
+  };
+  return new Inputs(device, problem, taskOf(problem), [await device.array(host)], check);
 }
 
 /**
  * An exhibit: the stages of an op, sizes and problems on this kind of adapter; `load` is null if the page cannot check it.
  * @typedef {{op: string, stages: string[], sizes: [string, string][], problem: (size: string, dtype: string) => Python,
- *   load: ((size: string, dtype: string) => Promise<RowCase>) | null}} Exhibit
+ *   load: ((size: string, dtype: string) => Promise<Inputs>) | null}} Exhibit
  */
 
 /** @param {Device} device @param {number} number in index.shown @returns {Promise<Exhibit>} */
@@ -134,6 +97,6 @@ export async function exhibit(device, number) {
     stages: shown.stages.length ? shown.stages : [...bundle.core.STAGES.get(op).keys()],
     sizes: Object.keys(sizes).map((i) => [i, shape(taskOf(problem(i, "float32")))]),
     problem,
-    load: checked ? (size, dtype) => RowCase.random(device, row, problem(size, dtype)) : null,
+    load: checked ? (size, dtype) => rowCase(device, row, problem(size, dtype)) : null,
   };
 }

@@ -36,9 +36,7 @@ export function toHalf(value) {
   if (magnitude >= 65520) return sign | 0x7c00; // halfway from the largest half to 2^16
   const exponent = Math.max(-14, Math.floor(Math.log2(magnitude || 1e-300)));
   const scaled = magnitude / 2 ** (exponent - 10); // units in the last place
-  let units = Math.floor(scaled);
-  const rest = scaled - units;
-  if (rest > 0.5 || (rest === 0.5 && units % 2 === 1)) units += 1;
+  const units = scaled + 2 ** 52 - 2 ** 52; // numbers beyond 2^52 are whole: the sum is rounded, ties to even
   // Carries run from the fraction into the exponent by themselves; a subnormal has no hidden bit.
   return sign | (units < 1024 ? units : ((exponent + 14) << 10) + units);
 }

@@ -115,10 +115,10 @@ export class HostArray extends Shaped {
         `an array of shape [${shape}] needs ${sizeOf(shape)} elements; the data has ${data.length}`,
       );
     }
-    if (data.constructor !== ELEMENTS[dtype].of(0).constructor) {
-      throw new ProblemError(
-        `${dtype} data must be a ${ELEMENTS[dtype].of(0).constructor.name}${dtype === "float16" ? " of bits" : ""}, not a ${data.constructor.name}`,
-      );
+    const { constructor } = ELEMENTS[dtype].of(0);
+    if (data.constructor !== constructor) {
+      const expected = constructor.name + (dtype === "float16" ? " of bits" : "");
+      throw new ProblemError(`${dtype} data must be a ${expected}, not a ${data.constructor.name}`);
     }
     this.data = data;
   }
@@ -193,12 +193,9 @@ function ofTyped(x, shape, dtype) {
     }
     return new HostArray(stored(x, dtype), lengths, dtype);
   }
-  const plain =
-    name === "Float16Array"
-      ? new Uint16Array(x.buffer, x.byteOffset, x.length)
-      : name === "Uint8ClampedArray"
-        ? new Uint8Array(x.buffer, x.byteOffset, x.length)
-        : x;
+  /** @type {any} */
+  const { constructor: Plain } = ELEMENTS[natural].of(0);
+  const plain = x.constructor === Plain ? x : new Plain(x.buffer, x.byteOffset, x.length);
   const array = new HostArray(plain, lengths, natural);
   return dtype === undefined ? array : array.as(dtype);
 }

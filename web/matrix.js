@@ -2,7 +2,7 @@
 /** Matrices in host memory, and reading and writing them as .npy and CSV. */
 
 import { ProblemError } from "./errors.js";
-import { halfValue, toHalves } from "./half.js";
+import { toHalves } from "./half.js";
 import { HostArray } from "./host.js";
 
 /** @typedef {"float32" | "float16"} DType */
@@ -76,21 +76,12 @@ export class Matrix extends HostArray {
 
 // .npy
 
-/** @type {Map<string, (view: DataView, offset: number, little: boolean) => number>} */
-const READERS = new Map([
-  ["f2", (v, o, l) => halfValue(v.getUint16(o, l))],
-  ["f4", (v, o, l) => v.getFloat32(o, l)],
-  ["f8", (v, o, l) => v.getFloat64(o, l)],
-  ["i1", (v, o) => v.getInt8(o)],
-  ["i2", (v, o, l) => v.getInt16(o, l)],
-  ["i4", (v, o, l) => v.getInt32(o, l)],
-  ["i8", (v, o, l) => Number(v.getBigInt64(o, l))],
-  ["u1", (v, o) => v.getUint8(o)],
-  ["u2", (v, o, l) => v.getUint16(o, l)],
-  ["u4", (v, o, l) => v.getUint32(o, l)],
-  ["u8", (v, o, l) => Number(v.getBigUint64(o, l))],
-  ["b1", (v, o) => v.getUint8(o)],
-]);
+/** Arrays of NumPy's types; float16 as bits. @type {Record<string, new (buffer: ArrayBuffer) => ArrayLike<number | bigint>>} */
+const TYPES = {
+  ...{ f2: Uint16Array, f4: Float32Array, f8: Float64Array, b1: Uint8Array },
+  ...{ i1: Int8Array, i2: Int16Array, i4: Int32Array, i8: BigInt64Array },
+  ...{ u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, u8: BigUint64Array },
+};
 
 /**
  * Read a NumPy file (.npy) with a 2-D array of numbers. Dtypes other than float16 and float32 are rounded to float32;
@@ -99,7 +90,7 @@ const READERS = new Map([
  * @returns {Matrix} throws ProblemError if the file is malformed, cut short, empty or not a 2-D array of numbers
  */
 export function parseNpy(file) {
-  const { view, start, type, read, little, rows, columns, fortran } = npyHeader(file);
+  const { start, type, little, rows, columns, fortran } = npyHeader(file);
   const size = Number(type[1]);
   const need = rows * columns * size;
   if (file.byteLength - start < need) {
@@ -108,18 +99,13 @@ export function parseNpy(file) {
       `the .npy file is cut short: ${rows}×${columns} needs ${need.toLocaleString("en")} bytes of data; it has ${have}`,
     );
   }
-  if (type === "f4" && little && !fortran)
-    return new Matrix(new Float32Array(file.slice(start, start + need)), [rows, columns]);
-  if (type === "f2" && little && !fortran)
-    return new Matrix(new Uint16Array(file.slice(start, start + need)), [rows, columns]);
-  const data = new Float32Array(rows * columns);
-  for (let row = 0; row < rows; row++) {
-    for (let column = 0; column < columns; column++) {
-      const at = fortran ? column * rows + row : row * columns + column;
-      data[row * columns + column] = read(view, start + at * size, little);
-    }
-  }
-  return new Matrix(data, [rows, columns]).as(type === "f2" ? "float16" : "float32");
+  const bytes = new Uint8Array(file.slice(start, start + need));
+  const stored = new TYPES[type]((little ? bytes : bytes.map((_, at) => bytes[at ^ (size - 1)])).buffer);
+  if (stored instanceof Float32Array && !fortran) return new Matrix(stored, [rows, columns]);
+  const data = type === "f2" ? new Uint16Array(stored.length) : new Float32Array(stored.length);
+  for (let i = 0; i < data.length; i++)
+    data[i] = Number(stored[fortran ? (i % columns) * rows + Math.floor(i / columns) : i]);
+  return new Matrix(data, [rows, columns]);
 }
 
 /** @param {ArrayBuffer} file the start of a file, with its header */
@@ -142,21 +128,16 @@ export function npyHeader(file) {
     throw new ProblemError("the header of the .npy file is malformed; write the file with numpy.save()");
   }
   const type = descr?.slice(1) ?? "";
-  const read = READERS.get(type);
-  if (!descr || !read) {
+  if (!descr || !Object.hasOwn(TYPES, type)) {
     throw new ProblemError(`the .npy file has dtype ${descr ?? "with fields"}, not numbers; save x.astype('float32')`);
   }
-  const sizes = shape
-    .split(",")
-    .map((s) => s.trim())
-    .filter(Boolean)
-    .map(Number);
+  const sizes = shape.split(",").flatMap((length) => (length.trim() ? [Number(length)] : []));
   if (sizes.length !== 2 || sizes.some((s) => !Number.isSafeInteger(s) || s < 0)) {
     throw new ProblemError(`the .npy file has shape (${shape.trim()}); a matrix must have two dimensions`);
   }
   if (sizes.includes(0)) throw new ProblemError(`the matrix in the .npy file is empty: shape (${shape.trim()})`);
   const fortran = /'fortran_order':\s*True/.test(header);
-  return { view, start, type, read, little: descr[0] !== ">", rows: sizes[0], columns: sizes[1], fortran };
+  return { start, type, little: descr[0] !== ">", rows: sizes[0], columns: sizes[1], fortran };
 }
 
 /** @param {Matrix} matrix @returns {ArrayBuffer} the contents of a NumPy file (.npy) */
@@ -179,13 +160,6 @@ export function npyHead(type, [rows, columns]) {
 }
 
 // CSV
-
-const SPECIALS = new Map([
-  ["nan", NaN],
-  ["inf", Infinity],
-  ["+inf", Infinity],
-  ["-inf", -Infinity],
-]);
 
 /**
  * Read rows of numbers separated by commas, semicolons, tabs or spaces; lines that begin with # are comments.
@@ -223,9 +197,8 @@ function separatorOf(line) {
 /** @param {string} cell @param {number} line @param {number} column */
 function numberIn(cell, line, column) {
   const word = cell.trim().replace(/^(['"])(.*)\1$/, "$2");
-  const special = SPECIALS.get(word.toLowerCase());
-  const value = special ?? (word === "" ? undefined : Number(word));
-  if (value === undefined || (Number.isNaN(value) && special === undefined)) {
+  const value = Number(word.replace(/^([+-]?)inf$/i, "$1Infinity"));
+  if (word === "" || (Number.isNaN(value) && word.toLowerCase() !== "nan")) {
     const what = word === "" ? "is empty" : `is not a number: “${word.slice(0, 30)}”`;
     throw new ProblemError(`line ${line}, value ${column} ${what}`);
   }

@@ -2,7 +2,7 @@
 /** Reading and writing records, in the JSON schema of Python's `webmm.measure.records`. */
 
 import { ProblemError } from "./errors.js";
-import { Dict, dataclasses, json, provide } from "./python.js";
+import { Dict, json, provide } from "./python.js";
 
 /** @import { Bundle } from "./bundle.js" */
 /** @import { Config } from "./kernels.js" */
@@ -31,19 +31,17 @@ const PIECE = 2 ** 10; // compressed bytes unpacked at a time; at most a thousan
 
 /** @param {RunRecord[]} records @param {object} about entries of the header, such as `command` @returns {string} a header, then one record per line */
 export function toJson(records, about = {}) {
-  const rows = records.map(({ call_us, ...record }) =>
-    Object.fromEntries(Object.entries(record).map(([name, value]) => [name, finite(value)])),
-  );
-  const devices = new Set(rows.map((row) => JSON.stringify(row, [...DEVICE])));
+  const rows = records.map(({ call_us, ...record }) => JSON.stringify(record, finite));
+  const devices = new Set(records.map((record) => JSON.stringify(record, [...DEVICE])));
   const header = Object.entries({ schema: SCHEMA, ...about }).map(
     ([name, value]) => `"${name}": ${JSON.stringify(value)},\n`,
   );
   const lines = (/** @type {string[]} */ list) => (list.length ? `[\n${list.join(",\n")}\n]` : "[]");
-  return `{\n${header.join("")}"devices": ${lines([...devices])},\n"records": ${lines(rows.map((row) => JSON.stringify(row)))}\n}\n`;
+  return `{\n${header.join("")}"devices": ${lines([...devices])},\n"records": ${lines(rows)}\n}\n`;
 }
 
-/** @param {unknown} value JSON has no infinity and NaN; as in Python, they become strings */
-function finite(value) {
+/** @param {string} _name @param {unknown} value JSON has no infinity and NaN; as in Python, they become strings */
+function finite(_name, value) {
   if (typeof value !== "number" || Number.isFinite(value)) return value;
   return Number.isNaN(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
@@ -56,9 +54,7 @@ export function fromJson(text, bundle) {
   } catch {
     throw new ProblemError("this is not a JSON file; choose one that this page or “webmm bench --json” wrote");
   }
-  const [schema, rows] = ["schema", "records"].map((name) =>
-    document instanceof Dict ? document.get(name) : undefined,
-  );
+  const [schema, rows] = document instanceof Dict ? [document.get("schema"), document.get("records")] : [];
   if (schema !== SCHEMA) {
     throw new ProblemError(
       `this is not a ${SCHEMA} document${typeof schema === "string" ? `; its schema is ${schema.slice(0, 40)}` : ""}`,
@@ -77,8 +73,7 @@ function checked(row, i, { core }) {
     const record = core.Record.from_json(row);
     const refusal = core.refusal(record);
     if (refusal) throw new ProblemError(refusal);
-    const read = Object.fromEntries(dataclasses.asdict(record));
-    return /** @type {any} */ ({ ...read, config: Object.fromEntries(record.config) });
+    return { ...record, config: Object.fromEntries(record.config) };
   } catch (error) {
     throw error instanceof ProblemError ? new ProblemError(`record ${i + 1} ${error.message}`) : error;
   }
@@ -91,8 +86,7 @@ function checked(row, i, { core }) {
 export async function toFragment(records) {
   const stream = new Blob([toJson(records)]).stream().pipeThrough(new CompressionStream("deflate-raw"));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
-  let binary = "";
-  for (const byte of bytes) binary += String.fromCharCode(byte);
+  const binary = Array.from(bytes, (byte) => String.fromCharCode(byte)).join("");
   return btoa(binary).replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/, "");
 }
 

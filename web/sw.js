@@ -48,22 +48,14 @@ function isLazy(file) {
 
 async function freshFirst(event, file) {
   try {
-    return await fetchAndKeep(event, file);
+    const response = await fetch(event.request);
+    if (new URL(event.request.url).search === "") event.waitUntil(keep(file, response.clone()));
+    return response;
   } catch (error) {
-    const last = await kept(file);
+    const last = await (await caches.open(CACHE)).match(file);
     if (last) return last;
     throw error;
   }
-}
-
-async function kept(file) {
-  return (await caches.open(CACHE)).match(file);
-}
-
-async function fetchAndKeep(event, file) {
-  const response = await fetch(event.request);
-  if (new URL(event.request.url).search === "") event.waitUntil(keep(file, response.clone()));
-  return response;
 }
 
 async function keepAll(files) {

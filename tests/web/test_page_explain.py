@@ -100,7 +100,7 @@ def test_explain_runs_stages_of_other_ops(page, title: str) -> None:
 def test_explain_detects_a_wrong_map(page) -> None:
     worst = page.evaluate(
         """async () => {
-          const { RowCase } = await import("./exhibits.js");
+          const { rowCase } = await import("./exhibits.js");
           const { DTYPES, Elementwise } = webmm.device.core;
           const row = await webmm.app.bundle.row("elementwise", "gelu");
           const right = row.problem([8, 64, 1], "float32");
@@ -110,7 +110,7 @@ def test_explain_detects_a_wrong_map(page) -> None:
           row.reference = (_, values) => reference(right, values);
           const verdicts = [];
           for (const problem of [right, wrong]) {
-            const on = await RowCase.random(webmm.device, row, problem);
+            const on = await rowCase(webmm.device, row, problem);
             const { launch, verdict } = await on.open({ kernel });
             webmm.device.submit(launch, 1);
             verdicts.push(await verdict());

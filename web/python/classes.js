@@ -8,34 +8,31 @@ import { Dict, PySet, floordiv, mod, truth } from "./values.js";
 
 // Types
 
-/** @param {any} [x] @returns {number} */
-export function int(x = 0) {
-  if (typeof x !== "string") return Math.trunc(Number(x));
-  if (!/^\s*[+-]?\d+(_\d+)*\s*$/.test(x)) throw new ValueError(`invalid literal for int() with base 10: ${repr(x)}`);
-  return Number(x.replaceAll("_", ""));
-}
-/** @param {any} [x] */
-export const float = (x = 0) => Number(x === "inf" ? Infinity : x === "-inf" ? -Infinity : x);
-/** @param {any} [x] */
-export const bool = (x = false) => truth(x);
-/** @param {number} x */
-export const abs = (x) => Math.abs(x);
 /** @param {number} x @returns {number} the nearest integer, halves to even */
 export function round(x) {
   const low = Math.floor(x);
   const rest = x - low;
   return rest < 0.5 || (rest === 0.5 && low % 2 === 0) ? low : low + 1;
 }
-/** @param {number} a @param {number} b */
-export const divmod = (a, b) => [floordiv(a, b), mod(a, b)];
-/** @param {number} size */
-export const bytearray = (size) => new Uint8Array(size);
-/** @param {Uint8Array} x */
-export const bytes = (x) => Uint8Array.from(x);
-/** @param {any} x */
-export const type = (x) => x.constructor;
-/** @param {any} x */
-export const callable = (x) => typeof x === "function";
+/** @type {Record<string, (...x: any[]) => any>} */
+export const { int, float, bool, abs, divmod, bytearray, bytes, type, callable, issubclass, hasattr, vars } = {
+  int(x = 0) {
+    if (typeof x !== "string") return Math.trunc(Number(x));
+    if (!/^\s*[+-]?\d+(_\d+)*\s*$/.test(x)) throw new ValueError(`invalid literal for int() with base 10: ${repr(x)}`);
+    return Number(x.replaceAll("_", ""));
+  },
+  float: (x = 0) => Number(x === "inf" ? Infinity : x === "-inf" ? -Infinity : x),
+  bool: (x = false) => truth(x),
+  abs: (x) => Math.abs(x),
+  divmod: (a, b) => [floordiv(a, b), mod(a, b)],
+  bytearray: (size) => new Uint8Array(size),
+  bytes: (x) => Uint8Array.from(x),
+  type: (x) => x.constructor,
+  callable: (x) => typeof x === "function",
+  issubclass: (cls, types) => (Array.isArray(types) ? types : [types]).some((each) => cls.__mro__.includes(each)),
+  hasattr: (x, name) => x !== null && typeof x === "object" && name in x,
+  vars: (x) => new Dict(fieldNames(x).map((name) => [name, x[name]])),
+};
 
 /** @param {any} x @param {any} types @returns {boolean} */
 export function isinstance(x, types) {
@@ -53,21 +50,12 @@ export function isinstance(x, types) {
 
 /** @param {any} x */
 const isClass = (x) => typeof x === "function" && x.prototype instanceof PyObject;
-/** @param {any} cls @param {any} types @returns {boolean} */
-export const issubclass = (cls, types) =>
-  (Array.isArray(types) ? types : [types]).some((each) => cls.__mro__.includes(each));
-/** @param {any} x @param {string} name */
-export const hasattr = (x, name) => x !== null && typeof x === "object" && name in x;
-
 /** @param {any} x @param {string} name @param {any} [other] */
 export function getattr(x, name, other) {
   if (x !== null && x !== undefined && (typeof x === "object" || typeof x === "function") && name in x) return x[name];
   if (other === undefined) throw new AttributeError(`${repr(x)} has no ${name}`);
   return other;
 }
-
-/** @param {any} x @returns {Dict} */
-export const vars = (x) => new Dict(fieldNames(x).map((name) => [name, x[name]]));
 
 // Classes
 

@@ -37,13 +37,31 @@ export function range(start, stop, step = 1) {
   return Array.from({ length: Math.max(0, Math.ceil((stop - start) / step)) }, (_, i) => start + i * step);
 }
 
-/** @param {any} x @param {number} [start] @returns {[number, any][]} */
-export const enumerate = (x, start = 0) => list(x).map((each, i) => [i + start, each]);
-/** @param {any} x */
-export const reversed = (x) => list(x).reverse();
-
-/** @param {...any} columns */
-export const zip = (...columns) => zipped(false, columns);
+/** @type {Record<string, (...x: any[]) => any>} */
+export const { enumerate, reversed, zip, map, sum, next, iterator, any, all, max, min } = {
+  enumerate: (x, start = 0) => list(x).map((each, i) => [i + start, each]),
+  reversed: (x) => list(x).reverse(),
+  zip: (...columns) => zipped(false, columns),
+  map: (f, x) => list(x).map((each) => f(each)),
+  sum: (x, start = 0) => list(x).reduce(add, start),
+  next(x, other) {
+    const step = x[Symbol.iterator]().next();
+    if (!step.done) return step.value;
+    if (other === undefined) throw new StopIteration();
+    return other;
+  },
+  iterator: (x) => iter(x)[Symbol.iterator](),
+  any(x) {
+    for (const each of iter(x)) if (truth(each)) return true;
+    return false;
+  },
+  all(x) {
+    for (const each of iter(x)) if (!truth(each)) return false;
+    return true;
+  },
+  max: (...x) => best(true, x.length === 1 ? list(x[0]) : x),
+  min: (...x) => best(false, x.length === 1 ? list(x[0]) : x),
+};
 
 /** @param {boolean} strict @param {any[]} columns @returns {any[][]} */
 export function zipped(strict, columns) {
@@ -55,21 +73,9 @@ export function zipped(strict, columns) {
 }
 
 /** @param {any} f @param {any} x */
-export const map = (f, x) => list(x).map((each) => f(each));
-/** @param {any} f @param {any} x */
 export const filter = function* (f, x) {
   for (const each of iter(x)) if (truth(f === null ? each : f(each))) yield each;
 };
-/** @param {any} x */
-export function any(x) {
-  for (const each of iter(x)) if (truth(each)) return true;
-  return false;
-}
-/** @param {any} x */
-export function all(x) {
-  for (const each of iter(x)) if (!truth(each)) return false;
-  return true;
-}
 /** @param {any} x @param {any} container @returns {boolean} */
 export function contains(x, container) {
   if (typeof container === "string") return container.includes(x);
@@ -77,26 +83,6 @@ export function contains(x, container) {
   for (const each of iter(container)) if (eq(each, x)) return true;
   return false;
 }
-/** @param {any} x @param {any} [start] */
-export const sum = (x, start = 0) => list(x).reduce(add, start);
-
-/** @param {any} x @param {any} [other] */
-export function next(x, other) {
-  const step = x[Symbol.iterator]().next();
-  if (!step.done) return step.value;
-  if (other === undefined) throw new StopIteration();
-  return other;
-}
-
-/** @param {any} x @returns {Iterator<any>} */
-export const iterator = (x) => iter(x)[Symbol.iterator]();
-
-/** @param {boolean} greatest */
-const extreme =
-  (greatest) =>
-  (/** @type {any[]} */ ...args) =>
-    best(greatest, args.length === 1 ? list(args[0]) : args);
-
 /** @param {boolean} greatest @param {any[]} values @param {any} [key] @param {any} [other] */
 export function best(greatest, values, key, other) {
   if (values.length === 0) {
@@ -109,8 +95,6 @@ export function best(greatest, values, key, other) {
     if (greatest ? compare(keyed[i], keyed[at]) > 0 : compare(keyed[i], keyed[at]) < 0) at = i;
   return values[at];
 }
-export const max = extreme(true);
-export const min = extreme(false);
 
 /** @param {any} x @param {((x: any) => any) | null} [key] @param {boolean} [reverse] */
 export function sorted(x, key = null, reverse = false) {

@@ -140,14 +140,15 @@ export function compare(a, b) {
 
 /** @param {PySet} a @param {PySet} b */
 const within = (a, b) => [...a].every((x) => b.has(x));
-/** @param {any} a @param {any} b @returns {boolean} */
-export const le = (a, b) => (a instanceof PySet ? within(a, b) : compare(a, b) <= 0);
-/** @param {any} a @param {any} b @returns {boolean} */
-export const lt = (a, b) => (a instanceof PySet ? within(a, b) && a.size < b.size : compare(a, b) < 0);
-/** @param {any} a @param {any} b @returns {boolean} */
-export const ge = (a, b) => le(b, a);
-/** @param {any} a @param {any} b @returns {boolean} */
-export const gt = (a, b) => lt(b, a);
+/** @type {Record<string, (a: any, b: any) => any>} */
+export const { le, lt, ge, gt, or, and } = {
+  le: (a, b) => (a instanceof PySet ? within(a, b) : compare(a, b) <= 0),
+  lt: (a, b) => (a instanceof PySet ? within(a, b) && a.size < b.size : compare(a, b) < 0),
+  ge: (a, b) => le(b, a),
+  gt: (a, b) => lt(b, a),
+  or: (x, other) => (truth(x) ? x : other()),
+  and: (x, other) => (truth(x) ? other() : x),
+};
 
 /** @param {any} x @returns {boolean} its truth value */
 export function truth(x) {
@@ -157,11 +158,6 @@ export function truth(x) {
   if (x instanceof Dict || x instanceof PySet) return x.size > 0;
   return !(x instanceof Undefined) || x.fail();
 }
-
-/** @param {any} x @param {() => any} other */
-export const or = (x, other) => (truth(x) ? x : other());
-/** @param {any} x @param {() => any} other */
-export const and = (x, other) => (truth(x) ? other() : x);
 
 // Arithmetic
 
