@@ -60,22 +60,6 @@ export async function opened(device, problem, prepare, check) {
   return orFree(free, async () => ({ launch: await prepare(result), verdict: () => check(result), free }));
 }
 
-/** Make arrays one after another; if one fails, none is left. @param {(() => Promise<DeviceArray>)[]} makers */
-async function made(makers) {
-  /** @type {DeviceArray[]} */
-  const arrays = [];
-  return orFree(
-    () => freeAll(arrays),
-    async () => {
-      for (const make of makers) arrays.push(await make());
-      return arrays;
-    },
-  );
-}
-
-/** @param {DeviceArray[]} arrays */
-const freeAll = (arrays) => arrays.forEach((array) => array.free());
-
 /** A problem with its inputs on the device, whose result is checked on the CPU. @implements {Case<Kernel | Rung | Pasted>} */
 export class Inputs {
   /**
@@ -91,7 +75,7 @@ export class Inputs {
   }
 
   free() {
-    freeAll(this.arrays);
+    for (const array of this.arrays) array.free();
   }
 
   /** @param {Kernel | Rung | Pasted} kernel @returns {string | null} why it cannot run here, or null */
@@ -106,14 +90,23 @@ export class Inputs {
 
   /** @param {Kernel | Rung | Pasted} kernel */
   open(kernel) {
-    const launch = (/** @type {DeviceArray} */ result) => this.launch(kernel, this.of, [...this.arrays, result]);
+    const launch = (/** @type {DeviceArray} */ result) => this.#launch(kernel, [...this.arrays, result]);
     return opened(this.device, this.of, launch, async (result) => this.check(await result.read()));
   }
 
-  /** @param {Kernel | Rung | Pasted} kernel @param {any} of a translated problem @param {DeviceArray[]} arrays @returns {Promise<Launch>} */
-  launch(kernel, of, arrays) {
-    if ("launch" in kernel) return kernel.launch(of, arrays[0], arrays[1], arrays[2]);
-    return this.device.launch("kernel" in kernel ? kernel.kernel : kernel, of, ...arrays);
+  /** Prepare a launch on arrays that are not filled, for a probe. @param {Kernel | Rung | Pasted} kernel @returns {Promise<Ready>} */
+  openEmpty(kernel) {
+    const free = () => this.free();
+    return orFree(free, async () => {
+      for (const { end, dtype } of this.of.buffers()) this.arrays.push(await this.device.empty([end], dtype.name));
+      return { launch: await this.#launch(kernel, this.arrays), free };
+    });
+  }
+
+  /** @param {Kernel | Rung | Pasted} kernel @param {DeviceArray[]} arrays of all buffers @returns {Promise<Launch>} */
+  #launch(kernel, arrays) {
+    if ("launch" in kernel) return kernel.launch(this.of, arrays[0], arrays[1], arrays[2]);
+    return this.device.launch("kernel" in kernel ? kernel.kernel : kernel, this.of, ...arrays);
   }
 }
 
@@ -125,25 +118,24 @@ export class Operands extends Inputs {
     const rounding = device.bundle.index.dtypes[p.dtype];
     const checker = new Checker(a, b, rounding);
     const check = (/** @type {HostArray} */ got) => judged(checker, got, errorBound(p.k, p.dtype, rounding));
-    const arrays = await made([a, b].map((host) => () => device.array(host)));
-    return new Operands(device, device.bundle.problem(p), p, arrays, check);
+    const on = new Operands(device, device.bundle.problem(p), p, [], check);
+    return orFree(
+      () => on.free(),
+      async () => {
+        for (const host of [a, b]) on.arrays.push(await device.array(host));
+        return on;
+      },
+    );
   }
 
   /** Cubes, up to half the side of a cube with the problem's volume. */
   *probes() {
     const { m, n, k, dtype } = /** @type {Problem} */ (this.problem);
     for (let side = 64; side <= Math.cbrt(m * n * k) / 2; side *= 2) {
-      const cube = { m: side, n: side, k: side, dtype };
-      yield { problem: cube, open: (/** @type {Kernel | Rung | Pasted} */ kernel) => this.#openCube(kernel, cube) };
+      const problem = { m: side, n: side, k: side, dtype };
+      const on = new Inputs(this.device, this.device.bundle.problem(problem), problem, [], this.check);
+      yield { problem, open: (/** @type {Kernel | Rung | Pasted} */ kernel) => on.openEmpty(kernel) };
     }
-  }
-
-  /** @param {Kernel | Rung | Pasted} kernel @param {Problem} cube @returns {Promise<Ready>} */
-  async #openCube(kernel, cube) {
-    const { device } = this;
-    const arrays = await made([1, 2, 3].map(() => () => device.empty([cube.m, cube.n], cube.dtype)));
-    const free = () => freeAll(arrays);
-    return orFree(free, async () => ({ launch: await this.launch(kernel, device.bundle.problem(cube), arrays), free }));
   }
 }
 

@@ -13,18 +13,18 @@ export { blank };
 /** @import { Python } from "./bundle.js" */
 /** @import { HostArray } from "./host.js" */
 /** @import { Device } from "./webmm.js" */
-/** @typedef {{scope: string, error: number, bound: number, first: string}} Compared what was compared, the largest error, its bound, and the first wrong result in words */
 
 const COMPARED = 2 ** 20; // elements of which every row is compared; of larger arrays evenly spread rows
 
 provide("webmm.cases.elementwise.activated", (name, row) => row.map(MEANINGS[name]));
 
 /**
- * Compare a result with the row's reference.
- * @param {Python} row @param {Python} problem of x[m, n, k] along n @param {Float32Array} x @param {Float32Array} y @returns {Promise<Compared>}
+ * Compare a result with the row's reference; return what was compared, the largest error, its bound, and the first wrong result in words.
+ * @param {Python} row @param {Python} problem of x[m, n, k] along n @param {Float32Array} x @param {Float32Array} y
  */
 export async function compared(row, problem, x, y) {
   const [m, n, k] = problem.sizes;
+  /** @type {number} */
   const bound = row.bound(problem);
   const { dtype } = written(problem);
   const rows = spread(m * k, Math.max(1, Math.floor(COMPARED / n)));
@@ -47,12 +47,8 @@ export async function compared(row, problem, x, y) {
     await breath();
   }
   if (!infinite && y.some(Number.isNaN)) error = Infinity;
-  return {
-    scope: scope + (infinite ? ` except in rows with NaN or infinities (${infinite})` : ""),
-    error,
-    bound,
-    first,
-  };
+  const except = infinite ? ` except in rows with NaN or infinities (${infinite})` : "";
+  return { scope: scope + except, error, bound, first };
 }
 
 /** The error of a result that is stored as `dtype`, as a multiple of `unit`. @param {number} got @param {number} expected @param {number} unit @param {Python} dtype @returns {number} NaN for NaN */

@@ -12,11 +12,7 @@ export const ITEM_SIZE = { float32: 4, float16: 2 };
 
 /** A dense row-major matrix of float32 or float16 in host memory; a HostArray with two axes. */
 export class Matrix extends HostArray {
-  /**
-   * @param {Float32Array | Uint16Array} data
-   * @param {readonly number[]} shape rows, columns
-   * @param {DType} [dtype]
-   */
+  /** @param {Float32Array | Uint16Array} data @param {readonly number[]} shape rows, columns @param {DType} [dtype] */
   constructor(data, shape, dtype = data instanceof Uint16Array ? "float16" : "float32") {
     const [rows, columns] = shape;
     if (!(shape.length === 2 && Number.isInteger(rows) && Number.isInteger(columns) && rows > 0 && columns > 0)) {
@@ -56,10 +52,7 @@ export class Matrix extends HostArray {
 
   /**
    * Make a matrix of random numbers, uniform in [-0.5, 0.5); equal seeds give equal matrices.
-   * @param {number} rows
-   * @param {number} columns
-   * @param {number} [seed]
-   * @param {DType} [dtype]
+   * @param {number} rows @param {number} columns @param {number} [seed] @param {DType} [dtype]
    */
   static random(rows, columns, seed = 1, dtype = "float32") {
     const data = new Float32Array(rows * columns);

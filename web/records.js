@@ -106,25 +106,27 @@ export async function fromFragment(fragment, bundle) {
 
 /** @param {Uint8Array<ArrayBuffer>} bytes @returns {Promise<string>} */
 async function unpack(bytes) {
-  let given = 0;
+  let [given, size] = [0, 0];
   const pieces = new ReadableStream({
     pull(controller) {
       if (given < bytes.length) controller.enqueue(bytes.subarray(given, (given += PIECE)));
       else controller.close();
     },
   });
-  const reader = pieces.pipeThrough(new DecompressionStream("deflate-raw")).getReader();
-  const unpacked = [];
-  let size = 0;
-  for (let next = await reader.read(); !next.done; next = await reader.read()) {
-    unpacked.push(next.value);
-    size += next.value.length;
-    if (size > MAX_UNPACKED) {
-      await reader.cancel();
-      throw new ProblemError(
-        `the link unpacks to more than ${MAX_UNPACKED / 2 ** 20} MiB, more than any run's results; ask for the link again`,
-      );
-    }
+  /** @type {TransformStream<Uint8Array, Uint8Array>} */
+  const limited = new TransformStream({
+    transform(piece, controller) {
+      size += piece.length;
+      if (size <= MAX_UNPACKED) controller.enqueue(piece);
+      else controller.terminate();
+    },
+  });
+  const unpacked = pieces.pipeThrough(new DecompressionStream("deflate-raw")).pipeThrough(limited);
+  const text = await new Response(unpacked).text();
+  if (size > MAX_UNPACKED) {
+    throw new ProblemError(
+      `the link unpacks to more than ${MAX_UNPACKED / 2 ** 20} MiB, more than any run's results; ask for the link again`,
+    );
   }
-  return new Blob(unpacked).text();
+  return text;
 }

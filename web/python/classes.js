@@ -156,14 +156,8 @@ export function cached(self, name, compute) {
 
 // Calls
 
-/** @type {WeakMap<Function, string[]>} the parameter names of functions that are called with keywords */
-const parameters = new WeakMap();
-
-/** Declare a function's parameter names. @template {Function} F @param {F} f @param {string} names separated by spaces; "**" if it takes all keywords as one object @returns {F} */
-export function signed(f, names) {
-  parameters.set(f, names.split(" ").filter(Boolean));
-  return f;
-}
+/** Declare the parameter names of a function that is called with keywords. @template {Function} F @param {F} f @param {string} names separated by spaces; "**" if it takes all keywords as one object @returns {F} */
+export const signed = (f, names) => Object.assign(f, { __parameters__: names.split(" ").filter(Boolean) });
 
 /** @param {Dict | Record<string, any>} named @returns {[any, any][]} */
 const entries = (named) => (named instanceof Dict ? [...named] : Object.entries(named));
@@ -173,10 +167,11 @@ function placed(f, args, kwargs) {
   const all = [...args];
   const named = entries(kwargs);
   if (!named.length) return all;
-  const names = isClass(f) ? f.__arguments__.map((/** @type {Field} */ each) => each.name) : parameters.get(f);
-  if (names?.[0] === "**") return [...args, Object.fromEntries(named)];
+  /** @type {string[]} */
+  const names = isClass(f) ? f.__arguments__.map((/** @type {Field} */ each) => each.name) : (f.__parameters__ ?? []);
+  if (names[0] === "**") return [...args, Object.fromEntries(named)];
   for (const [name, value] of named) {
-    const at = names?.indexOf(name) ?? -1;
+    const at = names.indexOf(name);
     if (at < 0 || at < args.length)
       throw new TypeError_(`${f.__name__ ?? f.name}() takes no ${name}${at < 0 ? "" : " besides"}`);
     all[at] = value;

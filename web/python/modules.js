@@ -84,39 +84,26 @@ export const re = {
 
 class StructError extends PythonError {}
 
-const CODES = /** @type {Record<string, [number, string, number, number]>} */ ({
-  I: [4, "setUint32", 0, 2 ** 32 - 1],
-  i: [4, "setInt32", -(2 ** 31), 2 ** 31 - 1],
-  f: [4, "setFloat32", -Infinity, Infinity],
-  d: [8, "setFloat64", -Infinity, Infinity],
-});
+/** The arrays of numbers by their codes; all machines with WebGPU are little-endian. @type {Record<string, any>} */
+const CODES = { I: Uint32Array, i: Int32Array, f: Float32Array, d: Float64Array };
 
 export const struct = {
   error: StructError,
-  /** @param {string} format such as "<2I" @param {Uint8Array} data @param {number} offset @param {...number} values */
-  pack_into(format, data, offset, ...values) {
+  /** @param {string} format such as "<2I" @param {...number} values @returns {Uint8Array} */
+  pack(format, ...values) {
     const [, count, code] = /** @type {RegExpExecArray} */ (/^<(\d*)([Iifd])$/.exec(format));
-    const [size, setter, least, most] = CODES[code];
-    const view = new DataView(data.buffer, data.byteOffset, data.byteLength);
     if (values.length !== Number(count || 1))
       throw new StructError(`${format} takes ${count || 1} values, not ${values.length}`);
-    values.forEach((value, i) => {
-      if (!(value >= least && value <= most) && !Number.isNaN(value)) throw new StructError(`${value} is out of range`);
-      if (code === "f" && Number.isFinite(value) && !Number.isFinite(Math.fround(value)))
+    const stored = CODES[code].from(values);
+    for (const [i, value] of values.entries()) {
+      if (code === "f" && Number.isFinite(value) && !Number.isFinite(stored[i]))
         throw new OverflowError(`${value} is too large for float32`);
-      /** @type {any} */ (view)[setter](offset + i * size, value, true);
-    });
+      if (/i/i.test(code) && stored[i] !== Number(value)) throw new StructError(`${value} is out of range`);
+    }
+    return new Uint8Array(stored.buffer);
   },
-  /** @param {string} format @param {...number} values */
-  pack(format, ...values) {
-    const data = new Uint8Array(values.length * CODES[format.slice(-1)][0]);
-    struct.pack_into(format, data, 0, ...values);
-    return data;
-  },
-  /** @param {string} format of u32 only, such as "<2I" @param {Uint8Array} data */
-  unpack(format, data) {
-    if (!/^<\d*I$/.test(format)) throw new StructError(`the format ${format} is not supported by unpack()`);
-    const view = new DataView(data.buffer, data.byteOffset, data.byteLength);
-    return Array.from({ length: data.byteLength / 4 }, (_, i) => view.getUint32(4 * i, true));
-  },
+  /** @param {string} format @param {Uint8Array} data @param {number} offset @param {...number} values */
+  pack_into: (format, data, offset, ...values) => data.set(struct.pack(format, ...values), offset),
+  /** @param {string} format @param {Uint8Array} data @returns {number[]} */
+  unpack: (format, data) => [...new CODES[format.slice(-1)](data.slice().buffer)],
 };
