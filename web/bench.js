@@ -3,6 +3,7 @@
 
 import { Checker, errorBound } from "./check.js";
 import { orFree } from "./engine/guard.js";
+import { wall } from "./engine/timing.js";
 import { DeviceLostError, ShaderError, TimeoutError, UnsupportedError, inWords } from "./errors.js";
 import { ELEMENTS, HostArray } from "./host.js";
 import { Matrix } from "./matrix.js";
@@ -62,10 +63,7 @@ export async function opened(device, problem, prepare, check) {
 
 /** A problem with its inputs on the device, whose result is checked on the CPU. @implements {Case<Kernel | Rung | Pasted>} */
 export class Inputs {
-  /**
-   * @param {Device} device @param {any} of the translated problem @param {Task} problem what records say of it
-   * @param {DeviceArray[]} arrays @param {(result: HostArray) => Promise<Verdict>} check
-   */
+  /** @param {Device} device @param {any} of the translated problem @param {Task} problem in records @param {DeviceArray[]} arrays @param {(result: HostArray) => Promise<Verdict>} check */
   constructor(device, of, problem, arrays, check) {
     this.device = device;
     this.of = of;
@@ -165,8 +163,7 @@ export class Bench {
   /**
    * Check and time a kernel on a case; return its record, or one with the reason why there is no measurement. Throws
    * DeviceLostError only.
-   * @template {Stage} K
-   * @param {K} kernel @param {Case<K>} on
+   * @template {Stage} K @param {K} kernel @param {Case<K>} on
    * @param {{slowerThan?: number}} [options] do not time a kernel whose first run takes longer than this, in seconds
    * @returns {Promise<RunRecord>}
    */
@@ -203,7 +200,7 @@ export class Bench {
     let rate = Infinity;
     for (const { problem, open } of on.probes()) {
       const { launch, free } = await open(kernel);
-      const run = this.#firstRun(launch, kernel.label, problem).then(() => this.#run(launch));
+      const run = this.#firstRun(launch, kernel.label, problem).then(() => wall(this.device, launch, 1));
       const seconds = await run.finally(free);
       rate = flopsOf(problem) / seconds;
       this.#rates.set(kernel.label, rate);
@@ -218,14 +215,6 @@ export class Bench {
     await within(RUN_TIMEOUT, `${label} at ${shape(problem)}`, this.device.synchronize());
   }
 
-  /** @param {Launch} launch @returns {Promise<number>} wall-clock seconds from the submission to the end of a run */
-  async #run(launch) {
-    const start = performance.now();
-    this.device.submit(launch, 1);
-    await this.device.synchronize();
-    return Math.max(performance.now() - start, 0.001) / 1e3;
-  }
-
   /** @template {Stage} K @param {K} kernel @param {Case<K>} on @param {number} slowerThan */
   async #measure(kernel, on, slowerThan) {
     const { device } = this;
@@ -235,14 +224,14 @@ export class Bench {
       await this.#firstRun(launch, kernel.label, p);
       const { wrong, ...errors } = await verdict();
       if (wrong) return device.record(kernel, p, { status: "incorrect", reason: wrong, ...errors });
-      const seconds = await this.#run(launch);
+      const seconds = await wall(device, launch, 1);
       if (seconds > slowerThan) {
         const reason = `one run took ${(seconds * 1e3).toPrecision(3)} ms, much longer than the best so far`;
         return device.record(kernel, p, { status: "skipped", reason, ...errors });
       }
       const timing = await device.time(launch);
       const calls = [];
-      for (let i = 0; i < CALLS; i++) calls.push(await this.#run(launch));
+      for (let i = 0; i < CALLS; i++) calls.push(await wall(device, launch, 1));
       const call_us = calls.sort((x, y) => x - y)[Math.floor(CALLS / 2)] * 1e6;
       this.#rates.set(kernel.label, (flopsOf(p) / timing.median_us) * 1e6);
       const gflops = flopsOf(p) / timing.median_us / 1e3;
@@ -258,8 +247,7 @@ export class Bench {
  * Measure the stages on one case, which is prepared first and freed at the end. Stops early when the bench's signal is aborted.
  * @template {Stage} K
  * @param {Bench} bench @param {K[]} kernels @param {Task} problem @param {() => Promise<Case<K>>} prepare
- * @param {(index: number) => void} [onStart]
- * @returns {AsyncGenerator<RunRecord>}
+ * @param {(index: number) => void} [onStart] @returns {AsyncGenerator<RunRecord>}
  */
 export async function* ladder(bench, kernels, problem, prepare, onStart = () => {}) {
   let on;

@@ -225,7 +225,6 @@ export class Checker {
 /**
  * The sum of each row's elements times `weights`, and of their absolute values times `sizes`, of a row-major matrix.
  * @param {Float32Array} x @param {number} rows @param {number} columns @param {Float64Array} weights @param {Float64Array} sizes
- * @returns {Promise<Sums>}
  */
 async function rowSums(x, rows, columns, weights, sizes) {
   const [expected, scale] = [new Float64Array(rows), new Float64Array(rows)];

@@ -79,10 +79,7 @@ function checked(row, i, { core }) {
   }
 }
 
-/**
- * Pack records into the fragment of a link, compressed: a ladder takes about 2 kB.
- * @param {RunRecord[]} records @returns {Promise<string>}
- */
+/** Pack records into the fragment of a link, compressed: a ladder takes about 2 kB. @param {RunRecord[]} records @returns {Promise<string>} */
 export async function toFragment(records) {
   const stream = new Blob([toJson(records)]).stream().pipeThrough(new CompressionStream("deflate-raw"));
   const bytes = new Uint8Array(await new Response(stream).arrayBuffer());

@@ -47,8 +47,8 @@ async function sampled(device, launch, count, batch) {
   return summary(walls, "wall");
 }
 
-/** @param {Device} device @param {Launch} launch @param {number} count @returns {Promise<number>} seconds */
-async function wall(device, launch, count) {
+/** @param {Device} device @param {Launch} launch @param {number} count @returns {Promise<number>} seconds from the submission to the end */
+export async function wall(device, launch, count) {
   const start = performance.now();
   device.submit(launch, count);
   await device.synchronize();
