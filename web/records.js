@@ -21,7 +21,7 @@ import { Dict, json, provide } from "./python.js";
  */
 
 /** What a measurement was made on. */
-const DEVICE = /** @type {const} */ (["adapter", "backend", "driver", "engine", "version"]);
+const DEVICE = ["adapter", "backend", "driver", "engine", "version"];
 
 export const SCHEMA = "webmm.records/1";
 const MAX_RECORDS = 10_000; // longer tables are slow and unreadable
@@ -32,7 +32,7 @@ const PIECE = 2 ** 10; // compressed bytes unpacked at a time; at most a thousan
 /** @param {RunRecord[]} records @param {object} about entries of the header, such as `command` @returns {string} a header, then one record per line */
 export function toJson(records, about = {}) {
   const rows = records.map(({ call_us, ...record }) => JSON.stringify(record, finite));
-  const devices = new Set(records.map((record) => JSON.stringify(record, [...DEVICE])));
+  const devices = new Set(records.map((record) => JSON.stringify(record, DEVICE)));
   const header = Object.entries({ schema: SCHEMA, ...about }).map(
     ([name, value]) => `"${name}": ${JSON.stringify(value)},\n`,
   );
