@@ -31,9 +31,7 @@ import { flopsOf, within } from "./webmm.js";
 const RUN_TIMEOUT = 20; // seconds for one checked run
 const CALLS = 5; // calls whose wall-clock time is measured
 const PROBE_TIME = 0.02; // seconds; a probe that takes this long gives a reliable rate
-
-/** A kernel whose run is predicted to take more seconds than this is skipped. */
-export const DEFAULT_LIMIT = 0.75;
+const DEFAULT_LIMIT = 0.75; // seconds; a kernel whose run is predicted to take longer is skipped
 
 /** @param {any} problem translated @returns {any} the extent of its result */
 export const written = (problem) => problem.buffers().find((/** @type {any} */ { written }) => written);
