@@ -56,7 +56,7 @@ function popped(x, key) {
 /** Call a method of a builtin type, or of an object that defines it. @param {string} name @param {any} x @param {...any} args */
 export function method(name, x, ...args) {
   if (x === null || x === undefined) throw new AttributeError(`${x} has no ${name}()`);
-  return isObject(x) ? /** @type {any} */ (x)[name](...args) : METHODS[name](x, ...args);
+  return isObject(x) || x.__host__ ? x[name](...args) : METHODS[name](x, ...args);
 }
 
 /** @param {string} name @returns {(x: any, ...args: any[]) => any} such as `str.strip` */
