@@ -7,7 +7,7 @@ import { make } from "./python.js";
 
 /** @import { Python } from "./bundle.js" */
 
-/** @type {Record<string, (...x: any[]) => any>} the operations of numbers */
+/** The operations of numbers, but for those that are functions of Math under the same name. @type {Record<string, (...x: any[]) => any>} */
 const OPERATIONS = {
   "+": (x, y) => x + y,
   "-": (x, y) => x - y,
@@ -31,11 +31,6 @@ const OPERATIONS = {
   ">>": (x, y) => Math.floor(x / 2 ** y),
   complement: (x) => ~x,
   select: (condition, x, y) => (condition ? x : y),
-  exp: Math.exp,
-  log: Math.log,
-  sqrt: Math.sqrt,
-  tanh: Math.tanh,
-  abs: Math.abs,
   maximum: (x, y) => (Number.isNaN(x) ? x : Number.isNaN(y) || y > x ? y : x),
   minimum: (x, y) => (Number.isNaN(x) ? x : Number.isNaN(y) || y < x ? y : x),
   isnan: Number.isNaN,
@@ -53,11 +48,6 @@ const OPERATIONS = {
   isinf: (x) => Math.abs(x) === Infinity,
   isfinite: Number.isFinite,
 };
-/** Functions that are members of Math under the same name. */
-const OF_MATH =
-  "expm1 log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh asinh acosh atanh hypot floor ceil trunc sign";
-for (const name of OF_MATH.split(" ")) OPERATIONS[name] = /** @type {any} */ (Math)[name];
-
 const negative = (/** @type {number} */ x) => x < 0 || Object.is(x, -0);
 
 /** @param {number} x @param {number} y @returns {number} the float32 after `x`, towards `y` */
@@ -70,9 +60,7 @@ function next(x, y) {
 }
 
 /** @param {string} operation @param {any[]} values */
-function computed(operation, values) {
-  return OPERATIONS[operation](...values);
-}
+const computed = (operation, values) => (OPERATIONS[operation] ?? /** @type {any} */ (Math)[operation])(...values);
 
 /** An operation of elements, for the translated `evaluated()`; int32 wrap around. @param {string} operation @param {string} kind of the result @param {any[]} terms */
 export function apply(operation, kind, terms) {

@@ -1,7 +1,7 @@
 // @ts-check
 /** Reductions of one's own, and ours that are declared in the same way, as in webmm/wgsl/reductions.py; their terms are translated. */
 
-import { viewOf } from "./calls/operands.js";
+import { laidOut } from "./calls/operands.js";
 import { DeviceArray } from "./engine/array.js";
 import { keyed } from "./epilogue.js";
 import { ProblemError, UnsupportedError } from "./errors.js";
@@ -14,8 +14,11 @@ import { add, module } from "./templates.js";
 /** @import { Data } from "./calls/operands.js" */
 /** @import { Python } from "./bundle.js" */
 /** @import { Elements } from "./host.js" */
+/** Computes the results of an operation over each part of an axis. @typedef {(operation: Python, dtype: any) => Promise<Elements[]>} OfParts */
+
 const TEMPLATE = "templates/common/reduce/declared.js";
-const EXPORTED = ["fields", "types", "at_once", "yields", "functions", "lift", "result", "in_subgroup"];
+/** How the results over two parts are combined, as an operation of expressions. @type {Record<string, string>} */
+const JOINED = { sum: "+", prod: "*", max: "maximum", min: "minimum", logsumexp: "logaddexp" };
 
 /**
  * A reduction, for `Device.reduce()`.
@@ -43,7 +46,17 @@ export class Reduction {
   get kind() {
     return JSON.stringify(this.texts, (_, x) => (typeof x === "number" ? `=${x}` : x));
   }
+
+  /** @param {any} compiler @returns {Python} a translated `Declaration`; throws ProblemError if the texts do not fit each other */
+  declaration(compiler) {
+    const found = make(compiler.Declaration, [...this.texts.slice(0, 3).map((each) => new Dict(each)), this.texts[3]]);
+    found.check();
+    return found;
+  }
 }
+
+/** @type {WeakMap<any, Declared>} by their operations */
+const known = new WeakMap();
 
 /** A declared operation for a bundle, whose name problems and templates know, with its terms for floats and for int32. */
 export class Declared {
@@ -52,32 +65,24 @@ export class Declared {
     this.core = core;
     this.compiler = compiler;
     this.texts = texts;
-    const both = ["f32", "i32"].map((kind) => this.#compiled(kind));
-    const [floats, integers] = both.map((each) => (each instanceof ProblemError ? null : each));
-    if (!floats && !integers) throw both[0];
+    const [floats, integers, refused] = compiler.terms_of_kinds(texts, compiler.tree_of, numbersOf(compiler));
     const [near, far] = [compiler.SAMPLES, compiler.FAR].map((each) => (floats ? each : each.map(Math.trunc)));
     compiler.check_combine(texts, floats ?? integers, near, far, apply);
-    const refused = both.map((each) => (each instanceof ProblemError ? each.message : ""));
     this.terms = (/** @type {boolean} */ whole) => (whole ? integers : floats);
     this.operation = compiler.operation(name, floats, integers, refused, null);
     add(`reduce/operations/${name}.wgsl`, (scope) => {
       scope.state = this.terms(module("common/reduce/elements.wgsl", scope).integers).wgsl;
       const common = module("common/reduce/declared.wgsl", scope);
-      for (const each of EXPORTED) scope[each] = common[each];
+      for (const each of compiler.EXPORTED) scope[each] = common[each];
       return "";
     });
     core.DECLARED.set(name, this.operation);
+    known.set(this.operation, this);
   }
 
-  /** @param {string} kind of elements */
-  #compiled(kind) {
-    const { compiler } = this;
-    try {
-      return compiler.terms_of(this.texts, compiler.tree_of, numbersOf(compiler), kind);
-    } catch (error) {
-      if (error instanceof ProblemError) return error;
-      throw error;
-    }
+  /** @param {any} core @param {any} compiler @param {string} name @param {() => Python} texts @returns {Declared} the one of that name, made once */
+  static once(core, compiler, name, texts) {
+    return known.get(core.DECLARED.get(name)) ?? new Declared(core, compiler, name, texts());
   }
 
   /** The files of functions that its expressions call. @returns {string[]} */
@@ -91,61 +96,68 @@ export class Declared {
     return Number(terms.finished(terms.none, 0, apply));
   }
 
-  /**
-   * Reduce an axis of `length` elements from the states of parts of `step`, which are combined here.
-   * @param {string} dtype @param {number} length @param {number} step @param {HostArray} y the results
-   * @param {(operation: Python, dtype: any) => Promise<Elements[]>} ofParts the results of another operation over each part
-   */
-  async inParts(dtype, length, step, ofParts, y) {
-    const terms = this.terms(dtype === "int32");
+  /** @param {boolean} whole @param {number} length @param {number} step @param {OfParts} ofParts @param {number} size @returns {Promise<any[]>} as `inParts()` */
+  async inParts(whole, length, step, ofParts, size) {
+    const terms = this.terms(whole);
     if (terms.positions)
       throw new UnsupportedError(
         `a reduction whose map uses i takes at most ${step.toLocaleString("en")} of these ${length.toLocaleString("en")} elements at once: positions in pieces would start anew`,
       );
     /** @type {[string, Elements[]][]} */
     const found = [];
+    const { core, compiler, operation } = this;
     const { map, combine, identity } = this.texts;
     for (const name of terms.names) {
-      const texts = make(this.compiler.Declaration, [map, combine, identity, name]);
-      const { operation } = new Declared(this.core, this.compiler, `own_${this.operation.name}_${name}`, texts);
-      found.push([name, await ofParts(operation, terms.kinds.get(name) === "i32" ? "int32" : "float32")]);
+      const texts = () => make(compiler.Declaration, [map, combine, identity, name]);
+      const state = Declared.once(core, compiler, `own_${operation.name}_${name}`, texts).operation;
+      found.push([name, await ofParts(state, terms.kinds.get(name) === "i32" ? "int32" : "float32")]);
     }
-    const results = Array.from({ length: y.size }, (_, i) => {
-      let all = terms.none;
-      for (let part = 0; part < found[0][1].length; part++)
-        all = terms.combined(all, new Dict(found.map(([name, parts]) => [name, parts[part][i]])), apply);
-      return Number(terms.finished(all, length, apply));
+    return Array.from({ length: size }, (_, i) => {
+      const states = found[0][1].map((_, part) => new Dict(found.map(([name, parts]) => [name, parts[part][i]])));
+      const all = states.reduce((a, b) => terms.combined(a, b, apply), terms.none);
+      return terms.finished(all, length, apply);
     });
-    y.data.set(new HostArray(Float64Array.from(results), y.shape, "float64").as(y.dtype).data);
   }
 }
 
-/** @type {WeakMap<any, Map<string, Declared>>} those of a translated module, by name */
-const known = new WeakMap();
-
 /** @param {Call} call @param {unknown} op @returns {Promise<Declared>} throws ProblemError for an unknown name, and for a declaration that is none */
-export async function declared(call, op) {
-  const { core, device } = call;
+export async function declared({ core, device }, op) {
   const [compiler] = await Promise.all([device.bundle.module("compiler.js"), device.bundle.module(TEMPLATE)]);
-  const found = declaredOnce(core, compiler, op);
+  if (!core.DECLARED.size) for (const [name, texts] of compiler.OURS) new Declared(core, compiler, name, texts);
+  const found =
+    op instanceof Reduction
+      ? Declared.once(core, compiler, `own_${keyed(op.kind)}`, () => op.declaration(compiler))
+      : /** @type {Declared} */ (known.get(core.operation_of(op)));
   await Promise.all(found.functions.map((file) => device.bundle.module(`templates/elementwise/${file}.js`)));
   return found;
 }
 
-/** @param {any} core @param {any} compiler @param {unknown} op @returns {Declared} */
-function declaredOnce(core, compiler, op) {
-  /** @type {Map<string, Declared>} */
-  const all = known.get(compiler) ?? new Map();
-  known.set(compiler, all);
-  if (!all.size) for (const [name, texts] of compiler.OURS) all.set(name, new Declared(core, compiler, name, texts));
-  if (!(op instanceof Reduction)) return /** @type {Declared} */ (all.get(core.operation_of(op).name));
-  const name = `own_${keyed(op.kind)}`;
-  const [mapped, combined, identity, finish] = op.texts;
-  const dicts = [mapped, combined, identity].map((each) => new Dict(each));
-  const texts = make(compiler.Declaration, [...dicts, finish]);
-  texts.check();
-  if (!all.has(name)) all.set(name, new Declared(core, compiler, name, texts));
-  return /** @type {Declared} */ (all.get(name));
+/**
+ * Reduce an axis of `length` elements from the results over parts of `step`, which are combined in float64, or modulo 2^32.
+ * @param {any} core @param {Python} operation @param {Declared | null} own @param {string} dtype of the elements
+ * @param {number} length @param {number} step @param {OfParts} ofParts @param {HostArray} y the results
+ */
+export async function inParts(core, operation, own, dtype, length, step, ofParts, y) {
+  const whole = dtype === "int32";
+  const results = await (own
+    ? own.inParts(whole, length, step, ofParts, y.size)
+    : ofBuiltIn(core, operation, whole ? "int32" : core.DTYPES.get(dtype).sums.name, length, step, ofParts, y.size));
+  y.data.set(new HostArray(Float64Array.from(results), y.shape, "float64").as(y.dtype).data);
+}
+
+/** @param {any} core @param {Python} operation @param {string} dtype of results over parts @param {number} length @param {number} step @param {OfParts} ofParts @param {number} size @returns {Promise<number[]>} as `inParts()` */
+async function ofBuiltIn(core, operation, dtype, length, step, ofParts, size) {
+  const name = operation.of_parts || operation.name;
+  const parts = await ofParts(core.OPERATIONS.get(name), dtype);
+  const join = (/** @type {number} */ a, /** @type {number} */ b) =>
+    apply(JOINED[name], dtype === "int32" ? "i32" : "f32", [a, b]);
+  const totals = Array.from({ length: size }, (_, i) => parts.map((part) => part[i]).reduce(join));
+  if (!operation.index) return operation.of_parts ? totals.map((total) => total / length) : totals;
+  const within = await ofParts(operation, "int32");
+  return totals.map((total, i) => {
+    const best = parts.findIndex((part) => Object.is(part[i], total)); // the first one, or the first NaN
+    return within[best][i] + best * step;
+  });
 }
 
 /** @param {Call} call @param {any} given @param {any} second @returns {Promise<Data[]>} both arrays in host memory or on the device, the second broadcast to the shape of the first */
@@ -155,9 +167,5 @@ export async function together(call, given, second) {
     throw new ProblemError(`y of shape [${y.shape}] does not broadcast to x, of shape [${x.shape}]`);
   const there = x instanceof DeviceArray || y instanceof DeviceArray;
   const [a, b] = there ? [await call.array(x), await call.array(y)] : [x, y];
-  const strides = x.shape.map((_, at) => {
-    const axis = at - x.ndim + b.ndim;
-    return axis < 0 || b.shape[axis] === 1 ? 0 : b.strides[axis];
-  });
-  return [a, viewOf(b, x.shape, strides)];
+  return [a, laidOut(b, call.core.broadcast(b, x.shape))];
 }

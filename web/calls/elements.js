@@ -8,7 +8,7 @@ import { numbersOf } from "../expressions.js";
 import { make, provide } from "../python.js";
 import { activationOf } from "./gemm.js";
 import { flag } from "./options.js";
-import { Labelled, inPieces, limits } from "./pieces.js";
+import { LETTERS, Labelled, inPieces, limits } from "./pieces.js";
 import { mapped } from "./reduce.js";
 
 /** @import { Data } from "./operands.js" */
@@ -19,7 +19,6 @@ import { mapped } from "./reduce.js";
 /** Queues an expression of arrays that broadcast to `y`, which may be any view. @typedef {(xs: DeviceArray[], y: DeviceArray) => Promise<void>} Queue */
 
 const NONE = [0, 0, 0, 0];
-const LETTERS = "abcdefghijklmnopqrstuvwxyz";
 
 /** @param {Device} device @returns {Promise<any>} the translated modules of expressions */
 export async function expressions({ bundle }) {
@@ -60,21 +59,20 @@ export async function map(call, given, f) {
   const numbers = [...f.numbers];
   call.core.check_operands(arrays, x.shape);
   await f.applied(call); // checks the texts and values
+  const { links } = f;
+  const apart = links.length > 1 && x.dtype !== "float32"; // what is between two functions is float32
+  const steps = [IDENTITY, ...links, IDENTITY].slice(apart && links[0].wgsl ? 0 : 1);
+  if (!(apart && links[links.length - 1].wgsl)) steps.pop();
   /** @type {Data} */
-  let value = x; // float32 between two functions
-  const become = async (/** @type {Promise<Data>} */ next) => {
+  let value = x;
+  for (const [i, link] of steps.entries()) {
     if (value !== x && value instanceof DeviceArray) call.own(value);
-    value = await next;
-  };
-  const last = f.links.length - 1;
-  if (last && f.links[0].wgsl && x.dtype !== "float32") await become(expressed(call, IDENTITY, [], [x], "float32"));
-  for (const [i, link] of f.links.entries()) {
     const own = [value, ...arrays.splice(0, link.arrays.length)];
     const given = numbers.splice(0, link.numbers.length);
-    if (link.wgsl) await become(mapped(call, value, (await new Epilogue({ wgsl: link.text }).applied(call)).name));
-    else await become(expressed(call, link, given, own, i === last ? x.dtype : "float32"));
+    value = link.wgsl
+      ? await mapped(call, value, (await new Epilogue({ wgsl: link.text }).applied(call)).name)
+      : await expressed(call, link, given, own, i === steps.length - 1 ? x.dtype : "float32");
   }
-  if (value.dtype !== x.dtype) await become(expressed(call, IDENTITY, [], [value], x.dtype));
   return value;
 }
 
@@ -86,32 +84,25 @@ async function expressed(call, link, numbers, xs, out) {
   const queue = await queueOf(call, link, numbers, xs.map((x) => x.dtype), out); // prettier-ignore
   const y = await call.result(xs[0].shape, out, xs.some((x) => x instanceof DeviceArray)); // prettier-ignore
   if (!y.size) return y;
-  const axes = LETTERS.slice(0, y.ndim);
-  const operands = xs.map((x) => new Labelled(x, lettersOf(x, axes)));
-  await inPieces(call, queue, operands, new Labelled(y, axes), axes);
+  await inPieces(call, queue, xs.map((x) => new Labelled(x, LETTERS)), new Labelled(y, LETTERS), LETTERS); // prettier-ignore
   return y;
 }
-
-/** @param {Data} x that broadcasts to an array with these axes @param {string} axes @returns {string} the letters of its axes; one of length 1 is not cut */
-const lettersOf = (x, axes) =>
-  x.shape.map((length, axis) => (length === 1 ? "1" : axes[axes.length - x.ndim + axis])).join("");
 
 /** `Device.rotary()`. @param {Call} call @param {any} x @param {any} cos @param {any} sin @param {any} options */
 export async function rotary(call, x, cos, sin, options) {
   const core = await expressions(call.device);
-  const [source, ...tables] = [x, cos, sin].map((each) => call.data(each));
-  core.check_rotary(source, ...tables);
+  const given = [x, cos, sin].map((each) => call.data(each));
+  const [source, ...tables] = given;
+  core.check_rotary(...given);
   const interleaved = flag("interleaved", options.interleaved);
-  const given = [source, ...tables];
   const y = await call.result(source.shape, source.dtype, given.some((each) => each instanceof DeviceArray)); // prettier-ignore
   if (!y.size) return y;
-  const dtypes = [source.dtype, ...tables.map((each) => each.dtype)];
-  /** @type {(text: string) => Promise<Queue>} */
-  const made = (text) => {
-    const link = { ...IDENTITY, text, arrays: ["c", "y", "s"] };
-    return queueOf(call, link, [], [dtypes[0], dtypes[1], dtypes[0], dtypes[2]], y.dtype);
-  };
-  const queues = await Promise.all(core.ROTATED.map(made));
+  const dtypes = [source, tables[0], source, tables[1]].map((each) => each.dtype);
+  const queues = await Promise.all(
+    core.ROTATED.map((/** @type {string} */ text) =>
+      queueOf(call, { ...IDENTITY, text, arrays: ["c", "y", "s"] }, [], dtypes, y.dtype),
+    ),
+  );
   const half = y.columns / 2;
   const ranges = interleaved ? [[0, null, 2], [1, null, 2]] : [[0, half], [half]]; // prettier-ignore
   const seen = (/** @type {DeviceArray} */ x) => ranges.map((range) => x.slice(...Array(x.ndim - 1).fill(null), range)); // the first and the second of all pairs
@@ -119,8 +110,7 @@ export async function rotary(call, x, cos, sin, options) {
     const [first, second] = seen(x);
     for (const [i, target] of seen(y).entries()) await queues[i]([first, c, second, s], target);
   };
-  const outer = LETTERS.slice(0, y.ndim - 1);
-  const operands = tables.map((each) => new Labelled(each, lettersOf(each, `${outer}P`)));
-  await inPieces(call, compute, [new Labelled(source, `${outer}W`), ...operands], new Labelled(y, `${outer}W`), outer);
+  const [whole, ...operands] = given.map((each, i) => new Labelled(each, LETTERS + (i ? "p" : "w")));
+  await inPieces(call, compute, [whole, ...operands], new Labelled(y, `${LETTERS}w`), LETTERS);
   return y;
 }

@@ -23,38 +23,30 @@ export function viewOf(x, shape, strides, offset = 0) {
   return new HostArray(data, shape, x.dtype);
 }
 
-/** @param {Data} x @param {number[]} axes @returns {Data} the array with its axes in this order */
-export function permuted(x, axes) {
-  const [shape, strides] = [x.shape, x.strides].map((each) => axes.map((axis) => each[axis]));
-  return viewOf(x, shape, strides);
-}
-
-/** @param {Data} x @returns {Data} the array with its last two axes exchanged */
-export function transposed(x) {
-  if (x.ndim < 2) throw new ProblemError(`an array of shape [${x.shape}] holds no matrices to transpose`);
-  const axes = x.shape.map((_, axis) => axis);
-  return permuted(x, [...axes.slice(0, -2), x.ndim - 1, x.ndim - 2]);
-}
-
 /** @param {Data} x @param {{shape: number[], strides: number[], offset: number}} layout a translated `Layout` @returns {Data} the view with this layout */
 export const laidOut = (x, { shape, strides, offset }) => viewOf(x, shape, strides, offset - x.offset);
 
-/**
- * The shape of an operand of an activation among the axes of a product of matrices, with length 1 where it repeats.
- * @param {Data} x @param {readonly number[]} shape of the result @param {boolean[]} vectors whether a and b are vectors, whose axes the result drops @returns {number[]}
- */
-export function spreadShape(x, shape, [a, b] = [false, false]) {
-  const lengths = [...Array(shape.length - x.ndim).fill(1), ...x.shape, ...(b ? [1] : [])];
-  if (a) lengths.splice(lengths.length - 1, 0, 1);
-  return lengths;
+/** @param {Call} call @param {Data} x @param {number[]} axes @returns {Data} the array with its axes in this order */
+export const permuted = ({ core }, x, axes) => laidOut(x, core.transposed(x, axes));
+
+/** @param {Call} call @param {Data} x @returns {Data} the array with its last two axes exchanged */
+export function transposed(call, x) {
+  if (x.ndim < 2) throw new ProblemError(`an array of shape [${x.shape}] holds no matrices to transpose`);
+  return permuted(call, x, [...x.shape.slice(0, -2).keys(), -1, -2]);
 }
 
-/** @param {DeviceArray} x an operand of an activation @param {number[]} lengths its `spreadShape()` @returns {DeviceArray} the view of that shape */
-export function spreadView(x, lengths) {
-  const given = [...x.strides];
-  const kept = x.shape.map((_, axis) => axis).filter((axis) => x.shape[axis] !== 1);
-  const strides = lengths.map((length) => (length === 1 ? 0 : given[/** @type {number} */ (kept.shift())]));
-  return /** @type {DeviceArray} */ (viewOf(x, lengths, strides));
+/**
+ * An operand or something that is added to its result, with the axes of a product of matrices: of length 1 where it broadcasts.
+ * @param {Data} x @param {number} ndim of the product's operand or result, without the axes that are added here
+ * @param {boolean[]} vectors whether the product's a and b are vectors: x then gets an axis of rows, or of columns @returns {Data} a view
+ */
+export function asMatrices(x, ndim, [a, b]) {
+  const [shape, strides] = [x.shape, x.strides].map((each, i) => {
+    const none = 1 - i; // a length of 1, a stride of 0
+    const all = [...Array(ndim - x.ndim).fill(none), ...each, ...(b ? [none] : [])];
+    return a ? all.toSpliced(-1, 0, none) : all;
+  });
+  return viewOf(x, shape, strides);
 }
 
 /** @param {unknown} option @returns {boolean} whether it was given */
@@ -69,6 +61,10 @@ export const dense = async (call, x) => (x.contiguous ? x : call.read(/** @type 
 /** @param {Call} call @param {Data} x @returns {Promise<Data>} the array if kernels can read its matrices with their strides, else a copy in host memory */
 export const readable = async (call, x) =>
   x instanceof DeviceArray && call.core.matrix_operand(x) === null ? call.read(x) : x;
+
+/** @param {Call} call @param {Data} x @returns {Promise<Data>} the array if it has no negative strides, else a copy in host memory */
+export const forward = async (call, x) =>
+  x instanceof DeviceArray && x.strides.some((stride) => stride < 0) ? call.read(x) : x;
 
 /** @param {Call} call @param {Data} x @returns {Promise<Data>} a matrix whose rows are the array's last axis */
 export async function rowsOf(call, x) {

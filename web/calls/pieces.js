@@ -15,25 +15,23 @@ import { viewOf } from "./operands.js";
 /** A translated `Piece`: the range along each axis that is cut, by the axes' letters. @typedef {{at: Map<string, [number, number]>}} Piece */
 
 const ALIGNMENT = 256; // bytes; on every device, a binding may start at a multiple of this
+/** Letters for the axes of arrays of any rank, or of any batch. */
+export const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 /**
- * An operand or a result with a letter for each of its axes; axes with the same letter are cut together. If `strided`,
- * kernels accept any element offset and any non-negative strides; otherwise the data must be dense and aligned for a
- * binding, as results are unless they are `placed`: written with any strides, too.
+ * An operand or a result with a letter for each of its axes, the last of `axes`. Axes with the same letter are cut
+ * together; an axis of length 1, which may broadcast, is not cut. If `strided`, kernels accept any element offset and any
+ * non-negative strides; otherwise the data must be dense and aligned for a binding, as results are unless they are
+ * `placed`: written with any strides, too.
  */
 export class Labelled {
   /** @param {Data} data @param {string} axes @param {boolean} [strided] @param {boolean} [placed] */
   constructor(data, axes, strided = true, placed = false) {
     this.data = data;
-    this.axes = axes;
+    this.axes = data.shape.map((length, at) => (length === 1 ? "1" : axes.at(at - data.ndim))).join("");
     this.strided = strided;
     this.placed = placed;
     this.onHost = !(data instanceof DeviceArray);
-  }
-
-  /** The letters of its axes, without those that broadcast. */
-  get along() {
-    return this.axes.replaceAll("1", "");
   }
 
   /** @param {Piece} piece @returns {[number, number][]} the range of a piece along each axis */
@@ -43,9 +41,8 @@ export class Labelled {
 
   /** @param {Piece} piece @returns {Labelled} what belongs to a piece */
   within(piece) {
-    const { shape, strides } = this.data;
+    const { strides } = this.data;
     const ranges = this.ranges(piece);
-    if (ranges.every(([start, stop], axis) => start === 0 && stop === shape[axis])) return this;
     const lengths = ranges.map(([start, stop]) => stop - start);
     const offset = ranges.reduce((sum, [start], axis) => sum + start * strides[axis], 0);
     return new Labelled(viewOf(this.data, lengths, strides, offset), this.axes, this.strided, this.placed);
@@ -56,10 +53,6 @@ export class Labelled {
     return !this.onHost && core.in_place(this.data, binding, this.strided, written && !this.placed);
   }
 }
-
-/** @param {Call} call @param {Data} x @param {string} axes letters of the matrix axes @param {number} batch the number of axes of the batch @param {boolean} [strided] @returns {Labelled} an operand or a result of products */
-export const ofProduct = ({ core }, x, axes, batch, strided) =>
-  new Labelled(x, core.product_axes(x.shape, axes, batch), strided);
 
 /** @param {Call} call @returns {number} the maximum size of a buffer that can be bound as a whole, in bytes */
 export const maxBuffer = ({ device: { limits } }) => Math.min(limits.maxStorageBufferBindingSize, limits.maxBufferSize);
@@ -81,12 +74,13 @@ export const limits = (call, dtype) => call.core.dispatch_limits(call.device.cho
 export async function inPieces(call, compute, operands, result, along, { each = "", flops = 0 } = {}) {
   const { core, device } = call;
   const { flops: most, binding } = limits(call, "float32");
+  const cut = (/** @type {string} */ letters) => [...letters].filter((letter) => result.axes.includes(letter)).join("");
   const arrays = [...operands, result].map(
     ({ data, axes, onHost }) => new core.Extents(axes, data.shape, ELEMENTS[data.dtype].itemsize, onHost),
   );
   /** @type {Piece[]} */
   const pieces = [
-    ...core.array_pieces(arrays, along, each, new core.Limits(maxBuffer(call), most, device.memory), flops),
+    ...core.array_pieces(arrays, cut(along), cut(each), new core.Limits(maxBuffer(call), most, device.memory), flops),
   ];
   const throughHost = !result.onHost && !pieces.every((piece) => result.within(piece).inPlace(call, binding, true));
   const { shape, dtype } = result.data;

@@ -6,10 +6,10 @@ import { DeviceArray } from "../engine/array.js";
 import { ProblemError } from "../errors.js";
 import { HostArray, sizeOf } from "../host.js";
 import { make, repr } from "../python.js";
-import { isGiven, readable, reshaped, rowsOf, spreadShape, spreadView } from "./operands.js";
-import { activationOf, spreadLabelled } from "./gemm.js";
+import { asMatrices, isGiven, readable, reshaped, rowsOf } from "./operands.js";
+import { activationOf } from "./gemm.js";
 import { checkOptions, flag } from "./options.js";
-import { Labelled, inPieces, ofProduct } from "./pieces.js";
+import { LETTERS, Labelled, inPieces } from "./pieces.js";
 import {
   checkSums,
   checkedBias,
@@ -96,15 +96,11 @@ async function multiply(core, call, a, b, scheme, c) {
     [x, y, into] = [x, y, into].map((each) => (each.ndim > 2 ? each.slice(...Array(each.ndim - 2).fill(0)) : each));
     return call.run(core.quantized_of(whole, x, y, into, ...more), [x, y, into, ...more]);
   };
-  const batch = c.ndim - 2;
-  const operands = [
-    ofProduct(call, await readable(call, a), "mk", batch),
-    ofProduct(call, await readable(call, b), "kn", batch),
-    ...terms,
-  ];
-  const result = ofProduct(call, c, "mn", batch, false);
-  const each = result.along.slice(0, -2);
-  await inPieces(call, compute, operands, result, "mn", { each, flops: 2 * k * c.size });
+  const left = new Labelled(await readable(call, a), `${LETTERS}mk`);
+  const right = new Labelled(await readable(call, b), `${LETTERS}kn`);
+  const result = new Labelled(c, `${LETTERS}mn`, false);
+  const flops = 2 * k * c.size;
+  await inPieces(call, compute, [left, right, ...terms], result, "mn", { each: LETTERS, flops });
 }
 
 // Weights of 8 or 4 bits, with a scale and a zero point per block
@@ -224,18 +220,9 @@ export async function qmatmulWeights(call, given, weights, options) {
     return call.run(core.weighted_of(weights, terms, over, ...given), [...given, ...over]);
   };
   const parts = weights.parts.map((part, i) => new Labelled(call.data(part), `n${"wbb"[i]}`, false));
-  const rows = await readable(call, await rowsOf(call, x));
-  const spreads = own.operands.map((each) => {
-    const lengths = spreadShape(each, shape, [x.ndim === 1, false]);
-    return spreadLabelled(call, each instanceof DeviceArray ? spreadView(each, lengths) : reshaped(each, lengths), 0);
-  });
-  await inPieces(
-    call,
-    compute,
-    [new Labelled(rows, "mk"), ...parts, ...spreads],
-    new Labelled(reshaped(c, [c.size / n, n]), "mn", false),
-    "mn",
-    { flops: 2 * x.size * n },
-  );
+  const rows = new Labelled(await readable(call, await rowsOf(call, x)), "mk");
+  const over = own.operands.map((each) => new Labelled(asMatrices(each, shape.length, [x.ndim === 1, false]), "mn"));
+  const result = new Labelled(reshaped(c, [c.size / n, n]), "mn", false);
+  await inPieces(call, compute, [rows, ...parts, ...over], result, "mn", { flops: 2 * x.size * n });
   return c;
 }

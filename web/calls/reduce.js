@@ -14,13 +14,9 @@ import { Labelled, inPieces, maxPiece } from "./pieces.js";
 /** @import { ElementType } from "../host.js" */
 /** @import { Declared } from "../reduction.js" */
 
-export const REDUCE = /** @type {const} */ (["axis", "keepdims", "outDtype", "y"]);
-export const NORMALISE = /** @type {const} */ ({
-  softmax: ["axis"],
-  layer_norm: ["weight", "bias", "eps"],
-  rms_norm: ["weight", "eps"],
-});
-export const GELU = /** @type {const} */ (["approximate"]);
+export const REDUCE = ["axis", "keepdims", "outDtype", "y"];
+export const NORMALISE = { softmax: ["axis"], layer_norm: ["weight", "bias", "eps"], rms_norm: ["weight", "eps"] };
+export const GELU = ["approximate"];
 
 /** `Device.reduce()`. @param {Call} call @param {any} given @param {any} op @param {any} options */
 export async function reduce(call, given, op, options) {
@@ -28,16 +24,14 @@ export async function reduce(call, given, op, options) {
   const builtIn = core.OPERATIONS.has(op);
   const more = builtIn && !isGiven(options.y) ? null : await import("../reduction.js");
   const own = builtIn ? null : await /** @type {NonNullable<typeof more>} */ (more).declared(call, op);
-  const operation = own ? own.operation : core.operation_of(op);
+  const operation = own?.operation ?? core.operation_of(op);
   const xs = more && isGiven(options.y) ? await more.together(call, given, options.y) : [call.data(given)];
-  const [x, y] = xs;
-  const axes = core.axes_of(x, options.axis ?? null);
-  const natural = x.dtype !== "int32" && y && y.dtype !== x.dtype ? "float32" : x.dtype;
-  const out = call.dtype(options.outDtype, operation.out_dtype(call.element(natural)).name);
-  core.check_types(operation, call.element(x.dtype), call.element(out));
-  core.check_two(operation, call.element(x.dtype), y ? call.element(y.dtype) : null);
+  const [x] = xs;
+  const axis = options.axis ?? null;
+  const axes = core.axes_of(x, axis);
+  const asked = options.outDtype === undefined ? null : call.element(call.dtype(options.outDtype, x.dtype));
+  const out = core.reduced_dtype(operation, xs, asked, axis, axes).name;
   core.check_device(operation, call.element(x.dtype), call.device.capabilities.features, call.device.capabilities.name);
-  core.check_axes(operation, options.axis ?? null, axes);
   const shape = core.reduced_shape(x, axes, flag("keepdims", options.keepdims));
   if (!x.size) return filled(call, x, shape, own ? own.none(x.dtype) : core.of_nothing(operation, x, axes), out);
   const pieces = await eachAsIkj(call, xs, axes);
@@ -67,9 +61,24 @@ function partLength(call, xs) {
 
 /** Reduce x[i, k, j] over k into y[i, j], which is in host memory if k has to be split into parts. @param {Call} call @param {any} operation @param {Data[]} xs @param {Data} y @param {Declared | null} [own] */
 async function reduceInto(call, operation, xs, y, own = null) {
-  const step = partLength(call, xs);
-  if (step < xs[0].shape[1]) return reduceInParts(call, operation, xs, /** @type {HostArray} */ (y), step, own);
   const { core } = call;
+  const [outer, length, inner] = xs[0].shape;
+  const step = partLength(call, xs);
+  if (step < length) {
+    const ofParts = async (/** @type {any} */ operation, /** @type {ElementType} */ dtype) => {
+      const parts = [];
+      for (let start = 0; start < length; start += step) {
+        const part = new HostArray(ELEMENTS[dtype].of(outer * inner), [outer, inner], dtype);
+        const shape = [outer, Math.min(step, length - start), inner];
+        const views = xs.map((each) => viewOf(each, shape, each.strides, start * each.strides[1]));
+        await reduceInto(call, operation, views, part);
+        parts.push(part.data);
+      }
+      return parts;
+    };
+    const { inParts } = await import("../reduction.js");
+    return inParts(core, operation, own, xs[0].dtype, length, step, ofParts, /** @type {HostArray} */ (y));
+  }
   const compute = (/** @type {DeviceArray[]} */ [from, other], /** @type {DeviceArray} */ to) => {
     if (from.dtype === "float64" && operation.multiplied) return sumOverK(call, from, to, operation.name === "mean");
     return call.run(core.reduction_of(operation, from, to, other ?? null), other ? [from, to, other] : [from, to]);
@@ -77,68 +86,6 @@ async function reduceInto(call, operation, xs, y, own = null) {
   const labelled = xs.map((x) => new Labelled(x, "ikj"));
   await inPieces(call, compute, labelled, new Labelled(y, "ij"), "ij");
 }
-
-/** Reduce parts of k of length `step`, and combine their results into `y` on the host. @param {Call} call @param {any} operation @param {Data[]} xs @param {HostArray} y @param {number} step @param {Declared | null} own */
-async function reduceInParts(call, operation, xs, y, step, own) {
-  const [x] = xs;
-  const [outer, length, inner] = x.shape;
-  const ofParts = async (/** @type {any} */ operation, /** @type {ElementType} */ dtype) => {
-    const parts = [];
-    for (let start = 0; start < length; start += step) {
-      const part = new HostArray(ELEMENTS[dtype].of(outer * inner), [outer, inner], dtype);
-      const shape = [outer, Math.min(step, length - start), inner];
-      const views = xs.map((each) => viewOf(each, shape, each.strides, start * each.strides[1]));
-      await reduceInto(call, operation, views, part);
-      parts.push(part.data);
-    }
-    return parts;
-  };
-  const at = (/** @type {number} */ i, /** @type {import("../host.js").Elements[]} */ parts) =>
-    parts.map((part) => part[i]);
-  const whole = x.dtype === "int32";
-  if (own) return own.inParts(x.dtype, length, step, ofParts, y);
-  const { OPERATIONS } = call.core;
-  const parts = await ofParts(
-    OPERATIONS.get(operation.of_parts || operation.name),
-    whole ? "int32" : call.element(x.dtype).sums.name,
-  );
-  if (operation.index) {
-    const within = await ofParts(operation, "int32");
-    for (let i = 0; i < y.size; i++) {
-      const values = at(i, parts);
-      const nan = values.findIndex(Number.isNaN);
-      const best = nan >= 0 ? nan : values.indexOf(COMBINED[operation.of_parts](values, length));
-      y.data[i] = within[best][i] + best * step;
-    }
-    return;
-  }
-  const combine = (whole && WRAPPED[operation.name]) || COMBINED[operation.name];
-  const totals = Array.from({ length: y.size }, (_, i) => combine(at(i, parts), length));
-  if (whole || y.dtype === "float64") y.data.set(totals);
-  else y.data.set(new HostArray(Float32Array.from(totals), y.shape, "float32").as(y.dtype).data);
-}
-
-/** @typedef {Record<string, (parts: number[], length: number) => number>} Combined */
-
-/** How the results of parts are combined, in float64. @type {Combined} */
-const COMBINED = {
-  prod: (parts) => parts.reduce((product, x) => product * x, 1),
-  sum: (parts) => parts.reduce((sum, x) => sum + x, 0),
-  mean: (parts, length) => parts.reduce((sum, x) => sum + x, 0) / length,
-  max: (parts) => Math.max(...parts),
-  min: (parts) => Math.min(...parts),
-  logsumexp: (parts) => {
-    const top = Math.max(...parts);
-    const shift = Number.isFinite(top) ? top : 0;
-    return Math.log(parts.reduce((sum, x) => sum + Math.exp(x - shift), 0)) + shift;
-  },
-};
-
-/** Likewise for integers, if it differs: modulo 2^32. @type {Combined} */
-const WRAPPED = {
-  prod: (parts) => parts.reduce(Math.imul, 1),
-  sum: (parts) => parts.reduce((sum, x) => (sum + x) | 0, 0),
-};
 
 /** `Device.softmax()`, `layerNorm()` and `rmsNorm()`. @param {Call} call @param {"softmax" | "layer_norm" | "rms_norm"} name @param {any} given @param {any} options */
 export async function normalise(call, name, given, options) {
@@ -150,11 +97,10 @@ export async function normalise(call, name, given, options) {
   const epsilon = name === "softmax" ? 0 : number("eps", options.eps, 1e-5);
   const y = await call.result(x.shape, x.dtype, x instanceof DeviceArray);
   if (!x.size) return y;
-  const length = x.shape[axis];
   /** @type {DeviceArray[]} */
   const vectors = [];
-  for (const vector of [options.weight, options.bias])
-    if (isGiven(vector)) vectors.push(await vectorOf(call, vector, length, x.dtype));
+  for (const vector of [options.weight, options.bias].filter(isGiven))
+    vectors.push(await vectorOf(call, vector, x.shape[axis], x.dtype));
   const terms = [Boolean(options.weight), Boolean(options.bias), epsilon];
   const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) =>
     call.run(core.normalisation_of(name, from, to, ...terms), [from, to, ...vectors]);
@@ -180,14 +126,12 @@ export async function mapped(call, x, name) {
   call.core.check_floats("activations", call.element(x.dtype));
   const y = await call.result(x.shape, x.dtype, x instanceof DeviceArray);
   if (!x.size) return y;
-  const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) =>
-    call.run(make(call.core.Elementwise, [name, from.size, call.element(from.dtype), from.offset, to.offset]), [
-      from,
-      to,
-    ]);
-  const flat = [x.size];
-  const from = new Labelled(reshaped(await dense(call, x), flat), "i");
-  await inPieces(call, compute, [from], new Labelled(reshaped(y, flat), "i"), "i");
+  const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) => {
+    const problem = make(call.core.Elementwise, [name, from.size, call.element(from.dtype), from.offset, to.offset]);
+    return call.run(problem, [from, to]);
+  };
+  const [from, to] = [await dense(call, x), y].map((each) => new Labelled(reshaped(each, [x.size]), "i"));
+  await inPieces(call, compute, [from], to, "i");
   return y;
 }
 
@@ -209,5 +153,5 @@ async function eachAsIkj(call, xs, axes) {
   const { shape, size } = xs[0];
   const length = sizeOf(axes.map((axis) => shape[axis]));
   const others = shape.map((_, axis) => axis).filter((axis) => !axes.includes(axis));
-  return [hosts.map((x) => reshaped(permuted(x, [...others, ...axes]), [size / length, length, 1]))];
+  return [hosts.map((x) => reshaped(permuted(call, x, [...others, ...axes]), [size / length, length, 1]))];
 }

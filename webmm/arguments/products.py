@@ -163,6 +163,17 @@ def check_operands(operands: Sequence[Shaped], shape: Shape) -> None:
             )
 
 
+def shape_with(a: Shaped, b: Shaped, bias: Shaped | None, residual: Shaped | None, operands: Sequence[Shaped]) -> Shape:
+    """Return `result_shape()`, after checks of what is added to the product, and of its epilogue's operands."""
+    shape = result_shape(a, b)
+    if bias is not None:
+        check_bias(bias, matrix_shape(a, b), element_of(a))
+    if residual is not None:
+        check_residual(residual, shape)
+    check_operands(operands, shape)
+    return shape
+
+
 def bias_kind(bias: Shaped | None) -> str:
     """Return the kind of bias in a `Gemm` for a bias of shape (n,) or (m, 1)."""
     return "" if bias is None else "column" if bias.ndim == 1 else "row"

@@ -8,10 +8,10 @@ import operator
 from collections.abc import Sequence
 
 from webmm.arguments.arrays import Layout, Shape, Shaped, Strided, element_of, merged, merged_jointly
-from webmm.dtypes import DType
+from webmm.dtypes import F32, I32, DType
 from webmm.errors import ProblemError
 from webmm.problems.normalise import NORMALISATIONS, Normalisation
-from webmm.problems.reduce import Operation, Other, Reduction, Span
+from webmm.problems.reduce import Operation, Other, Reduction, Span, check_two, check_types
 
 Axes = int | tuple[int, ...] | None
 MAX_PROBLEMS = 64  # dispatches for a view of many strides; views that need more are copied
@@ -38,6 +38,22 @@ def check_axes(operation: Operation, axis: Axes, axes: tuple[int, ...]) -> None:
         raise ProblemError(
             f"{operation.name} takes one axis, or none for all; a position in several has no single number"
         )
+
+
+def reduced_dtype(
+    operation: Operation, xs: Sequence[Shaped], asked: DType | None, axis: Axes, axes: tuple[int, ...]
+) -> DType:
+    """Return the dtype of the reduction of one array, or of two: `asked`, or else the natural one.
+
+    Raises ProblemError for dtypes that the operation does not have, and as `check_axes()` does.
+    """
+    dtype, *others = (element_of(x) for x in xs)
+    mixed = dtype != I32 and any(each != dtype for each in others)
+    out = asked or operation.out_dtype(F32 if mixed else dtype)
+    check_types(operation, dtype, out)
+    check_two(operation, dtype, others[0] if others else None)
+    check_axes(operation, axis, axes)
+    return out
 
 
 def reduced_shape(x: Shaped, axes: tuple[int, ...], keepdims: bool) -> Shape:

@@ -15,15 +15,13 @@ from webmm.arguments.arrays import element_of
 from webmm.arguments.products import (
     batch_axes,
     bias_kind,
-    check_bias,
-    check_operands,
-    check_residual,
     check_stored_once,
     matrix_shape,
     problem_of,
     problems,
     result_shape,
     row_major,
+    shape_with,
 )
 from webmm.calls.executor import Data, Progress, shrinking
 from webmm.calls.operands import Temporaries, operands_of
@@ -89,12 +87,7 @@ def checked(
     resident = [x for x in (a, b, bias, residual, out, *operands) if isinstance(x, Array)]
     if any(x.device is not device for x in resident):
         raise ProblemError("the operands live on different devices; copy one: device.array(x.numpy())")
-    shape = result_shape(a, b)
-    if bias is not None:
-        check_bias(bias, matrix_shape(a, b), element_of(a))
-    if residual is not None:
-        check_residual(residual, shape)
-    check_operands(operands, shape)
+    shape = shape_with(a, b, bias, residual, operands)
     if out is None:
         return shape, element_of(a) if out_dtype is None else dtype_of(out_dtype)
     if not isinstance(out, Array if resident else np.ndarray):

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from webmm import choose
 from webmm.arguments.arrays import broadcast_shape, element_of
-from webmm.arguments.rows import Axes, axes_of, check_axes, of_nothing, reduced_shape, reduction_of
+from webmm.arguments.rows import Axes, axes_of, of_nothing, reduced_dtype, reduced_shape, reduction_of
 from webmm.calls.axes import each_as_ikj
 from webmm.calls.devices import Devices
 from webmm.calls.doubles import add_up
@@ -25,7 +25,7 @@ from webmm.dtypes import BOOL, F32, I32, MATRIX_DTYPES, DType, dtype_of
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.problems.declared import declaration_of, declared, kinds_of, of_none
-from webmm.problems.reduce import Operation, check_device, check_two, check_types, operation_of
+from webmm.problems.reduce import Operation, check_device, operation_of
 from webmm.wgsl.expressions import WHOLE
 from webmm.wgsl.reductions import Reduction
 
@@ -79,14 +79,9 @@ def reduce(
         sources = [_numbers(each, operation, asked) for each in sources]
         source = sources[0]
         axes, dtype = axes_of(source, axis), element_of(source)
-        others = [element_of(each) for each in sources[1:]]
-        natural = operation.out_dtype(F32 if dtype != I32 and any(each != dtype for each in others) else dtype)
-        out = asked or natural
-        check_types(operation, dtype, out)
-        check_two(operation, dtype, others[0] if others else None)
+        out = reduced_dtype(operation, sources, asked, axis, axes)
         for one in temporary.devices:
             check_device(operation, dtype, one.capabilities.features, one.capabilities.name)
-        check_axes(operation, axis, axes)
         shape = reduced_shape(source, axes, keepdims)
         if not source.size:
             if operation.declared:

@@ -68,10 +68,8 @@ def declared(given: Reduction, name: str = "") -> Operation:
 
 
 def _declare(given: Reduction, name: str) -> Operation:
-    both = given.of_floats, given.of_integers
-    floats, integers = (x if isinstance(x, Terms) else None for x in both)
-    words = [str(x) if isinstance(x, ProblemError) else "" for x in both]
-    found = operation(name, floats, integers, (words[0], words[1]), lambda x, *y: of_all(given, x, *y))
+    floats, integers, refused = given.both
+    found = operation(name, floats, integers, refused, lambda x, *y: of_all(given, x, *y))
     OWN.setdefault(name, given)
     DECLARED[name] = found  # before its states, one of which may be itself
     if any(x.positions for x in (floats, integers) if x):

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from webmm.errors import ProblemError
-from webmm.wgsl.expressions import NUMBERS, REAL, WHOLE, shown, tree_of
+from webmm.wgsl.expressions import NUMBERS, shown, tree_of
 from webmm.wgsl.states import apply
-from webmm.wgsl.terms import FAR, SAMPLES, Declaration, Terms, check_combine, terms_of
+from webmm.wgsl.terms import EXPORTED, FAR, SAMPLES, Declaration, Terms, check_combine, terms_of_kinds
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +57,8 @@ class Reduction:
         self.declaration.check()
         words = json.dumps([self._of(self.map), self._of(self.combine), {**self._numbers}, self.finish])
         object.__setattr__(self, "name", f"own_{hashlib.sha256(words.encode()).hexdigest()[:12]}")
-        if all(isinstance(each, ProblemError) for each in (self.of_floats, self.of_integers)):
-            assert isinstance(self.of_floats, ProblemError)
-            raise self.of_floats
-        near, far = (np.array(x, np.float64 if isinstance(self.of_floats, Terms) else np.int32) for x in (SAMPLES, FAR))
+        floats, _, _ = self.both
+        near, far = (np.array(x, np.float64 if floats else np.int32) for x in (SAMPLES, FAR))
         with np.errstate(all="ignore"):
             check_combine(self.declaration, self.terms(near), list(near), list(far), apply)
         OWN[self.name] = self
@@ -82,36 +80,30 @@ class Reduction:
         return self.declaration.names
 
     @functools.cached_property
-    def of_floats(self) -> Terms | ProblemError:
-        """The expressions for float elements, or why there are none."""
-        return self._terms(REAL)
-
-    @functools.cached_property
-    def of_integers(self) -> Terms | ProblemError:
-        """Those for int32."""
-        return self._terms(WHOLE)
+    def both(self) -> tuple[Terms | None, Terms | None, tuple[str, str]]:
+        """The expressions for float elements and for int32, and why there are none for one of them."""
+        return terms_of_kinds(self.declaration, tree_of, NUMBERS)
 
     def terms(self, x: NDArray[Any]) -> Terms:
         """Return the expressions for the elements of `x`; raises ProblemError if there are none."""
-        found = self.of_integers if x.dtype.kind == "i" else self.of_floats
-        if isinstance(found, ProblemError):
-            raise found
+        floats, integers, refused = self.both
+        found, why = (integers, refused[1]) if x.dtype.kind == "i" else (floats, refused[0])
+        if found is None:
+            raise ProblemError(why)
         return found
 
     @property
     def template(self) -> str:
         """The operation as a template; what it has in common with others is shaders/common/reduce/declared.wgsl."""
-        both = {name: getattr(self, f"of_{name}") for name in ("floats", "integers")}
-        known = {name: {} if isinstance(x, ProblemError) else x.wgsl for name, x in both.items()}
-        exported = ("fields", "types", "at_once", "yields", "functions", "lift", "result", "in_subgroup")
+        floats, integers = ({} if terms is None else terms.wgsl for terms in self.both[:2])
         return (
             f"{{# A declaration: {self.name}. #}}\n"
             '{% import "common/reduce/elements.wgsl" as elements with context %}\n'
-            f"{{% set of_floats = {json.dumps(known['floats'])} %}}\n"
-            f"{{% set of_integers = {json.dumps(known['integers'])} %}}\n"
+            f"{{% set of_floats = {json.dumps(floats)} %}}\n"
+            f"{{% set of_integers = {json.dumps(integers)} %}}\n"
             "{% set state = of_integers if elements.integers else of_floats %}\n"
             '{% import "common/reduce/declared.wgsl" as declared with context %}\n'
-            + "".join(f"{{% set {name} = declared.{name} %}}\n" for name in exported)
+            + "".join(f"{{% set {name} = declared.{name} %}}\n" for name in EXPORTED)
         )
 
     def unfinished(self, name: str) -> Reduction:
@@ -127,12 +119,6 @@ class Reduction:
             return {name: float(x) for name, x in self._of(self.identity).items()}
         except (TypeError, ValueError, OverflowError) as error:
             raise ProblemError(f"identity must be numbers, not {shown(self.identity)}") from error
-
-    def _terms(self, kind: str) -> Terms | ProblemError:
-        try:
-            return terms_of(self.declaration, tree_of, NUMBERS, kind)
-        except ProblemError as error:
-            return error
 
 
 OWN: dict[str, Reduction] = {}  # by name; never removed, since cached problems and shaders refer to them

@@ -31,6 +31,8 @@ SAMPLES = (0.5, -1.25, 2.0, 0.75, 1.0, -0.5, 3.0, 3.0)  # at which combine is ch
 FAR = (-1e4, -60.0, 60.0, 1e4)  # and identity: -100 changes nothing of SAMPLES in a maximum
 NEAR = 1e-6  # the difference of two samples that rounding explains, absolute and relative
 ONE = ("v",)  # the name of the value of a state that has one
+# What the template of a declaration has of shaders/common/reduce/declared.wgsl.
+EXPORTED = ("fields", "types", "at_once", "yields", "functions", "lift", "result", "in_subgroup")
 
 Apply = Callable[[str, str, list[Any]], Any]
 State = dict[str, Any]
@@ -170,6 +172,27 @@ def terms_of(given: Declaration, parsed: Callable[[str], Node], numbers: Numbers
     end = compiled(given.finish or "v", {**free, **of_state}, last)
     identity = {name: _constant(given.identity[name], kinds[name], numbers) for name in names}
     return Terms(names, maps, merges, end, identity, kinds)
+
+
+def terms_of_kinds(
+    given: Declaration, parsed: Callable[[str], Node], numbers: Numbers
+) -> tuple[Terms | None, Terms | None, tuple[str, str]]:
+    """Return the expressions for floats and for int32, and why there are none for one of them.
+
+    Raises ProblemError if there are none for either.
+    """
+    found: list[Terms | None] = []
+    refused = []
+    for kind in (REAL, WHOLE):
+        try:
+            found.append(terms_of(given, parsed, numbers, kind))
+            refused.append("")
+        except ProblemError as error:
+            found.append(None)
+            refused.append(str(error))
+    if found[0] is None and found[1] is None:
+        raise ProblemError(refused[0])
+    return found[0], found[1], (refused[0], refused[1])
 
 
 def _constant(value: float, kind: str, numbers: Numbers) -> Compiled:
