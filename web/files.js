@@ -91,41 +91,29 @@ export class NpyFile {
   }
 }
 
-/**
- * An op on files: the letters of the axes of its operands and of its result, with "1" for an axis of length 1; those along
- * which it is cut; the options that its call takes; and what computes a piece of it.
- * @typedef {object} Op
- * @property {string[]} letters
- * @property {string} along
- * @property {readonly string[]} options
- * @property {(device: Device, operands: DeviceArray[], options: Record<string, any>) => Promise<DeviceArray>} compute
- */
+/** What computes a piece of an op. @typedef {(device: Device, operands: DeviceArray[], options: any, axis: number) => Promise<DeviceArray>} Compute */
+/** An op on files: the options that its call takes, and what computes a piece of it. @typedef {[options: readonly string[], compute: Compute]} Op */
 
-/** @param {Device} device @param {boolean} rows whether ops of one matrix are along its rows @returns {Record<string, Op>} the ops by name */
-function opsOf({ core }, rows) {
-  const [axis, along, of, one] = rows ? [1, "m", "mk", "m1"] : [0, "n", "kn", "1n"];
-  /** @param {Op["options"]} options @param {(device: Device, x: DeviceArray, options: any) => Promise<DeviceArray>} call */
-  const ofOne = (options, call, result = of) => ({
-    ...{ letters: [of, result], along, options },
-    compute: (/** @type {Device} */ device, /** @type {DeviceArray[]} */ [x], /** @type {any} */ given) =>
-      call(device, x, given),
-  });
-  const norm = (/** @type {"layerNorm" | "rmsNorm"} */ name, /** @type {Op["options"]} */ options) =>
-    ofOne(options, async (device, x, given) => (rows ? device[name](x, given) : (await device[name](x.mT, given)).mT));
-  const reduction = (/** @type {any} */ name) =>
-    ofOne(["outDtype"], (device, x, given) => device.reduce(x, name, { axis, keepdims: true, ...given }), one);
-  return {
-    ...Object.fromEntries([...core.OPERATIONS.keys()].map((name) => [`reduce:${name}`, reduction(name)])),
-    gemm: {
-      ...{ letters: ["mk", "kn", "mn"], along: "mnk", options: ["alpha", "precision"] },
-      compute: (device, [a, b], given) => device.matmul(a, b, given),
-    },
-    softmax: ofOne([], (device, x) => device.softmax(x, { axis })),
-    layer_norm: norm("layerNorm", NORMALISE.layer_norm),
-    rms_norm: norm("rmsNorm", NORMALISE.rms_norm),
-    gelu: ofOne(GELU, (device, x, given) => device.gelu(x, given)),
-  };
-}
+/** @param {"layerNorm" | "rmsNorm"} name @returns {Compute} along the first axis, the norms of the transpose */
+const norm =
+  (name) =>
+  async (device, [x], given, axis) =>
+    axis ? device[name](x, given) : (await device[name](x.mT, given)).mT;
+
+/** The ops but for reductions. @type {Record<string, Op>} */
+const OPS = {
+  gemm: [["alpha", "precision"], (device, [a, b], given) => device.matmul(a, b, given)],
+  softmax: [[], (device, [x], _, axis) => device.softmax(x, { axis })],
+  layer_norm: [NORMALISE.layer_norm, norm("layerNorm")],
+  rms_norm: [NORMALISE.rms_norm, norm("rmsNorm")],
+  gelu: [GELU, (device, [x], given) => device.gelu(x, given)],
+};
+
+/** @param {any} name of a reduction @returns {[string, Op]} */
+const reduction = (name) => [
+  `reduce:${name}`,
+  [["outDtype"], (device, [x], given, axis) => device.reduce(x, name, { axis, keepdims: true, ...given })],
+];
 
 /**
  * Compute an op of matrices in files.
@@ -148,30 +136,32 @@ export async function applyToFiles(device, op, operands, options = {}) {
     throw new ProblemError(`axis ${axis} is out of range for a matrix; choose 0 or 1`);
   if (!(typeof memory === "number" && memory >= LEAST))
     throw new ProblemError(`memory is a number of bytes, at least ${LEAST}, not ${memory}`);
-  const ops = opsOf(device, (axis + 2) % 2 === 1);
-  const called = ops[oneOf("op", op, Object.keys(ops))];
-  const shape = check(called, op, operands, more);
-  const pieces = piecesOf(device, called, operands, shape, memory);
-  const [{ dtype, shape: first }] = operands;
+  const ops = { ...Object.fromEntries([...device.core.OPERATIONS.keys()].map(reduction)), ...OPS };
+  const [known, compute] = ops[oneOf("op", op, Object.keys(ops))];
+  const along = (axis + 2) % 2;
+  const letters = lettersOf(op, along);
+  const shape = check(op, letters, known, operands, more);
+  const pieces = piecesOf(device, letters, operands, shape, memory);
+  const [{ dtype, columns: inner }] = operands;
+  const read = (/** @type {At} */ at) => Promise.all(operands.map((x, i) => x.read(...rangesOf(x, letters[i], at))));
   const result = new Result(shape, write);
-  let next = read(called, operands, pieces[0]);
+  let next = read(pieces[0]);
   /** @type {DeviceArray | null} */
   let sum = null; // of the products along k so far
   try {
     for (const [i, at] of pieces.entries()) {
       const hosts = await next;
-      if (i + 1 < pieces.length) (next = read(called, operands, pieces[i + 1])).catch(() => {}); // awaited above
-      const [from, to] = called.along.includes("k") ? (at.get("k") ?? [0, first[1]]) : [0, first[1]];
-      sum = await computed(device, called, operands, hosts, to - from < first[1], more, sum);
-      if (to === first[1]) {
+      if (i + 1 < pieces.length) (next = read(pieces[i + 1])).catch(() => {}); // awaited above
+      const [from, to] = at.get("k") ?? [0, inner];
+      const given = to - from < inner ? { ...more, outDtype: dtype === "float64" ? "float64" : "float32" } : more;
+      sum = await onDevice(device, operands, hosts, async (views) =>
+        sum ? device.gemm(views[0], views[1], sum, { ...more, beta: 1 }) : compute(device, views, given, along),
+      );
+      if (to === inner) {
         const found = await sum.read();
         sum.free();
         sum = null;
-        await result.put(
-          called.along.includes("k") ? found.as(dtype) : found,
-          at.get("m")?.[0] ?? 0,
-          at.get("n")?.[0] ?? 0,
-        );
+        await result.put(op === "gemm" ? found.as(dtype) : found, at.get("m")?.[0] ?? 0, at.get("n")?.[0] ?? 0);
       }
       await progress?.(i + 1, pieces.length);
     }
@@ -181,8 +171,15 @@ export async function applyToFiles(device, op, operands, options = {}) {
   return result.finished();
 }
 
-/** @param {Op} called @param {string} op @param {unknown} operands @param {Record<string, any>} options @returns {[number, number]} the shape of the result */
-function check({ letters, options: known }, op, operands, options) {
+/** @param {string} op @param {number} axis @returns {string[]} the letters of the axes of the operands and of the result, with "1" for an axis of length 1; m and n are cut, and k of a product */
+function lettersOf(op, axis) {
+  if (op === "gemm") return ["mk", "kn", "mn"];
+  const [of, reduced] = axis ? ["mw", "m1"] : ["wn", "1n"];
+  return [of, op.startsWith("reduce:") ? reduced : of];
+}
+
+/** @param {string} op @param {string[]} letters @param {readonly string[]} known @param {unknown} operands @param {Record<string, any>} options @returns {[number, number]} the shape of the result */
+function check(op, letters, known, operands, options) {
   const count = letters.length - 1;
   if (!Array.isArray(operands) || operands.length !== count || !operands.every((x) => x instanceof NpyFile))
     throw new ProblemError(`${op} takes a list of ${count} NpyFile; open a file with await NpyFile.open(blob)`);
@@ -195,92 +192,68 @@ function check({ letters, options: known }, op, operands, options) {
   return [rows === "1" ? 1 : a.rows, columns === "1" ? 1 : b.columns];
 }
 
-/** @param {Device} device @param {Op} called @param {NpyFile[]} operands @param {[number, number]} shape @param {number} memory @returns {At[]} with k, if it is cut, innermost */
-function piecesOf({ core, limits }, called, operands, shape, memory) {
+/** @param {Device} device @param {string[]} letters @param {NpyFile[]} operands @param {[number, number]} shape @param {number} memory @returns {At[]} with k, if it is cut, innermost */
+function piecesOf({ core, choices }, letters, operands, shape, memory) {
   const result = { shape, dtype: /** @type {ElementType} */ ("float64"), fortran: false }; // no result is longer
   const arrays = [...operands, result].map(({ shape, dtype, fortran }, i) => {
-    const [axes, lengths] = [[...called.letters[i]], [...shape]].map((each) => (fortran ? each.reverse() : each));
+    const [axes, lengths] = [[...letters[i]], [...shape]].map((each) => (fortran ? each.reverse() : each));
     return new core.Extents(axes.join(""), lengths, ELEMENTS[dtype].itemsize, true);
   });
-  const binding = Math.min(limits.maxStorageBufferBindingSize, limits.maxBufferSize);
-  const pieces = core.array_pieces(arrays, called.along, "", new core.Limits(binding, Infinity, memory), 0);
+  const along = ["m", "n", "k"].filter((letter) => letters.join("").includes(letter)).join("");
+  const pieces = core.array_pieces(arrays, along, "", core.moving_limits(choices.described, memory), 0);
   return [...pieces].map(({ at }) => at);
 }
 
-/** @param {Op} called @param {NpyFile[]} operands @param {At} at @returns {Promise<HostArray[]>} the elements of each operand that a piece needs */
-function read(called, operands, at) {
-  return Promise.all(
-    operands.map((x, i) => {
-      const [rows, columns] = [...called.letters[i]].map((letter, side) => at.get(letter) ?? [0, x.shape[side]]);
-      return x.read(/** @type {Range} */ (rows), /** @type {Range} */ (columns));
-    }),
-  );
+/** @param {NpyFile} x @param {string} letters @param {At} at @returns {[Range, Range]} the rows and columns that a piece needs */
+function rangesOf({ shape }, letters, at) {
+  const [rows, columns] = shape.map((length, side) => at.get(letters[side]) ?? /** @type {Range} */ ([0, length]));
+  return [rows, columns];
 }
 
-/**
- * Compute a piece, or, for a `part` of k, add it to `sum`.
- * @param {Device} device @param {Op} called @param {NpyFile[]} operands @param {HostArray[]} hosts their elements
- * @param {boolean} part @param {Record<string, any>} options @param {DeviceArray | null} sum @returns {Promise<DeviceArray>}
- */
-async function computed(device, called, operands, hosts, part, options, sum) {
+/** @param {Device} device @param {NpyFile[]} operands @param {HostArray[]} hosts their elements @param {(views: DeviceArray[]) => Promise<DeviceArray>} compute @returns {Promise<DeviceArray>} what it computes of copies on the device */
+async function onDevice(device, operands, hosts, compute) {
   /** @type {DeviceArray[]} */
   const arrays = [];
   try {
     for (const host of hosts) arrays.push(await device.array(host));
-    const views = arrays.map((x, i) => (operands[i].fortran ? x.mT : x));
-    if (sum) return await device.gemm(views[0], views[1], sum, { ...options, beta: 1 });
-    const outDtype = operands[0].dtype === "float64" ? "float64" : "float32";
-    return await called.compute(device, views, part ? { ...options, outDtype } : options);
+    return await compute(arrays.map((x, i) => (operands[i].fortran ? x.mT : x)));
   } finally {
     for (const array of arrays) array.free();
   }
 }
 
-/** The .npy file of a result, whose pieces come in any order. */
+/** The .npy file of a result, whose pieces come in any order: written by a function, or kept. */
 class Result {
-  /** @type {{row: number, column: number, shape: readonly number[], blob: Blob}[]} */
-  #pieces = [];
-  /** @type {ElementType | null} */
-  #dtype = null;
+  /** @type {[position: number, part: Blob][]} */
+  #kept = [];
   #head = new Uint8Array();
 
-  /** @param {[number, number]} shape @param {Write | undefined} write */
+  /** @param {[number, number]} shape @param {Write} [write] */
   constructor(shape, write) {
     this.shape = shape;
-    this.write = write;
+    this.given = write;
+    this.write = write ?? ((bytes, position) => this.#kept.push([position, new Blob([/** @type {any} */ (bytes)])]));
   }
 
   /** Add a piece. @param {HostArray} piece @param {number} row @param {number} column of its first element */
   async put({ data, shape, dtype }, row, column) {
-    if (!this.#dtype) {
-      this.#dtype = dtype;
+    if (!this.#head.length) {
       const type = Object.keys(TYPES).find((name) => TYPES[name] === dtype);
       this.#head = npyHead(type ?? "", this.shape);
-      await this.write?.(this.#head, 0);
+      await this.write(this.#head, 0);
     }
     const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
-    if (!this.write) {
-      this.#pieces.push({ row, column, shape, blob: new Blob([/** @type {any} */ (bytes)]) });
-      return;
-    }
     const [lines, columns] = [shape[1] === this.shape[1] ? 1 : shape[0], this.shape[1]];
-    const { itemsize } = ELEMENTS[dtype];
     for (let i = 0; i < lines; i++) {
       const line = bytes.subarray((i * bytes.length) / lines, ((i + 1) * bytes.length) / lines);
-      await this.write(line, this.#head.length + ((row + i) * columns + column) * itemsize);
+      await this.write(line, this.#head.length + ((row + i) * columns + column) * ELEMENTS[dtype].itemsize);
     }
   }
 
-  /** @returns {NpyFile | null} the whole file; null if it was written */
-  finished() {
-    if (this.write) return null;
-    const [pieces, parts] = [this.#pieces, /** @type {BlobPart[]} */ ([this.#head])];
-    for (const row of new Set(pieces.map((piece) => piece.row))) {
-      const across = pieces.filter((piece) => piece.row === row);
-      const lines = across.length > 1 ? across[0].shape[0] : 1;
-      for (let i = 0; i < lines; i++)
-        for (const { blob } of across) parts.push(blob.slice((i * blob.size) / lines, ((i + 1) * blob.size) / lines));
-    }
-    return new NpyFile(new Blob(parts), this.#head.length, this.shape, /** @type {ElementType} */ (this.#dtype));
+  /** @returns {Promise<NpyFile | null>} the whole file; null if it was written */
+  async finished() {
+    if (this.given) return null;
+    const file = new Blob(this.#kept.sort(([a], [b]) => a - b).map(([, part]) => part)); // which browsers keep on disk if it is large
+    return NpyFile.open(file);
   }
 }

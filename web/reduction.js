@@ -4,7 +4,7 @@
 import { laidOut } from "./calls/operands.js";
 import { DeviceArray } from "./engine/array.js";
 import { keyed } from "./epilogue.js";
-import { ProblemError, UnsupportedError } from "./errors.js";
+import { ProblemError } from "./errors.js";
 import { apply, numbersOf } from "./expressions.js";
 import { HostArray } from "./host.js";
 import { Dict, make } from "./python.js";
@@ -99,10 +99,7 @@ export class Declared {
   /** @param {boolean} whole @param {number} length @param {number} step @param {OfParts} ofParts @param {number} size @returns {Promise<any[]>} as `inParts()` */
   async inParts(whole, length, step, ofParts, size) {
     const terms = this.terms(whole);
-    if (terms.positions)
-      throw new UnsupportedError(
-        `a reduction whose map uses i takes at most ${step.toLocaleString("en")} of these ${length.toLocaleString("en")} elements at once: positions in pieces would start anew`,
-      );
+    if (terms.positions) throw this.compiler.has_positions(step, length);
     /** @type {[string, Elements[]][]} */
     const found = [];
     const { core, compiler, operation } = this;

@@ -6,7 +6,7 @@ import { HostArray, sizeOf } from "../host.js";
 import { dataclasses } from "../python.js";
 import { isGiven, laidOut, reshaped, viewOf } from "./operands.js";
 import { number } from "./options.js";
-import { Labelled, inPieces, maxBuffer } from "./pieces.js";
+import { Labelled, inPieces } from "./pieces.js";
 
 /** @import { Data } from "./operands.js" */
 /** @import { Call } from "../engine/plans.js" */
@@ -33,7 +33,7 @@ export async function attention(call, q, k, v, options) {
   core.check_floats("attention", call.element(out));
   if (!sizeOf(shape) || !keys) return resident ? call.device.zeros(shape, out) : call.result(shape, out, false);
   const settings = { factor, cap, seen, shift: core.shift_of(seen, shape[shape.length - 2], keys, lengths !== null) };
-  const atOnce = core.keys_at_once(maxBuffer(call), arrays[1], arrays[2], mask);
+  const atOnce = core.keys_at_once(core.largest_buffer(call.device.choices.described), arrays[1], arrays[2], mask);
   if (atOnce < keys) {
     const combined = (await inKeyPieces(core, call, arrays, mask, lengths, shape, settings, atOnce)).as(out);
     call.complete = false;

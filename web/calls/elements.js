@@ -5,7 +5,7 @@ import { DeviceArray } from "../engine/array.js";
 import { Epilogue } from "../epilogue.js";
 import { ProblemError } from "../errors.js";
 import { numbersOf } from "../expressions.js";
-import { make, provide } from "../python.js";
+import { provide } from "../python.js";
 import { activationOf } from "./gemm.js";
 import { flag } from "./options.js";
 import { LETTERS, Labelled, inPieces, limits } from "./pieces.js";
@@ -17,8 +17,6 @@ import { mapped } from "./reduce.js";
 /** @import { ElementType } from "../host.js" */
 /** @import { Link } from "../epilogue.js" */
 /** Queues an expression of arrays that broadcast to `y`, which may be any view. @typedef {(xs: DeviceArray[], y: DeviceArray) => Promise<void>} Queue */
-
-const NONE = [0, 0, 0, 0];
 
 /** @param {Device} device @returns {Promise<any>} the translated modules of expressions */
 export async function expressions({ bundle }) {
@@ -38,9 +36,9 @@ export async function queueOf(call, link, numbers, dtypes, out) {
   const kinds = dtypes.slice(1).map((dtype) => compiler.kind_of(call.element(dtype)));
   const wgsl = compiler.expression_of(link.text, link.numbers, link.arrays, kinds, numbersOf(compiler));
   for (const file of call.core.files_of(wgsl)) await call.device.bundle.module(`templates/elementwise/${file}.js`);
-  const typed = (/** @type {ElementType} */ dtype) => make(core.Strided, [call.element(dtype), NONE]);
   const bits = [...new Uint32Array(Float32Array.from(numbers).buffer)];
-  const whole = make(core.Expression, [link.text, wgsl, "f32", NONE, dtypes.map(typed), typed(out), bits]);
+  const elements = [...dtypes, out].map((dtype) => call.element(dtype));
+  const whole = core.expression_for(link.text, wgsl, "f32", elements, bits, "f32");
   const { binding } = limits(call, "float32");
   return async (xs, y) => {
     const views = xs.map((x) => x.broadcastTo(...y.shape));
@@ -84,7 +82,8 @@ async function expressed(call, link, numbers, xs, out) {
   const queue = await queueOf(call, link, numbers, xs.map((x) => x.dtype), out); // prettier-ignore
   const y = await call.result(xs[0].shape, out, xs.some((x) => x instanceof DeviceArray)); // prettier-ignore
   if (!y.size) return y;
-  await inPieces(call, queue, xs.map((x) => new Labelled(x, LETTERS)), new Labelled(y, LETTERS), LETTERS); // prettier-ignore
+  const [result, ...operands] = [y, ...xs].map((x) => new Labelled(x, LETTERS));
+  await inPieces(call, queue, operands, result, LETTERS);
   return y;
 }
 

@@ -14,7 +14,6 @@ import { viewOf } from "./operands.js";
 /** @import { Call } from "../engine/plans.js" */
 /** A translated `Piece`: the range along each axis that is cut, by the axes' letters. @typedef {{at: Map<string, [number, number]>}} Piece */
 
-const ALIGNMENT = 256; // bytes; on every device, a binding may start at a multiple of this
 /** Letters for the axes of arrays of any rank, or of any batch. */
 export const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
@@ -54,14 +53,9 @@ export class Labelled {
   }
 }
 
-/** @param {Call} call @returns {number} the maximum size of a buffer that can be bound as a whole, in bytes */
-export const maxBuffer = ({ device: { limits } }) => Math.min(limits.maxStorageBufferBindingSize, limits.maxBufferSize);
-
 /** @param {Call} call @param {Data} x @returns {number} the maximum size of a piece of `x` in bytes */
-export function maxPiece(call, x) {
-  const most = maxBuffer(call) - 2 * ALIGNMENT; // an aligned binding may begin before the piece
-  return x instanceof DeviceArray ? most : Math.min(most, call.device.memory / 4);
-}
+export const maxPiece = ({ core, device }, x) =>
+  core.most_at_once(device.choices.described, device.memory, x instanceof DeviceArray);
 
 /** @param {Call} call @param {import("../host.js").ElementType} dtype @returns {any} the limits of one dispatch for products of `dtype` */
 export const limits = (call, dtype) => call.core.dispatch_limits(call.device.choices.described, call.element(dtype));
@@ -73,15 +67,14 @@ export const limits = (call, dtype) => call.core.dispatch_limits(call.device.cho
  */
 export async function inPieces(call, compute, operands, result, along, { each = "", flops = 0 } = {}) {
   const { core, device } = call;
-  const { flops: most, binding } = limits(call, "float32");
+  const { binding } = limits(call, "float32");
   const cut = (/** @type {string} */ letters) => [...letters].filter((letter) => result.axes.includes(letter)).join("");
   const arrays = [...operands, result].map(
     ({ data, axes, onHost }) => new core.Extents(axes, data.shape, ELEMENTS[data.dtype].itemsize, onHost),
   );
+  const most = core.moving_limits(device.choices.described, device.memory);
   /** @type {Piece[]} */
-  const pieces = [
-    ...core.array_pieces(arrays, cut(along), cut(each), new core.Limits(maxBuffer(call), most, device.memory), flops),
-  ];
+  const pieces = [...core.array_pieces(arrays, cut(along), cut(each), most, flops)];
   const throughHost = !result.onHost && !pieces.every((piece) => result.within(piece).inPlace(call, binding, true));
   const { shape, dtype } = result.data;
   const whole = throughHost ? new HostArray(ELEMENTS[dtype].of(sizeOf(shape)), shape, dtype) : result.data;

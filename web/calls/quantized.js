@@ -26,18 +26,11 @@ import {
 /** @import { ElementType } from "../host.js" */
 /** @import { Scheme } from "./scheme.js" */
 
-export const QMATMUL = /** @type {const} */ ([
-  "scaleA",
-  "zeroA",
-  "scaleB",
-  "zeroB",
-  "scaleC",
-  "zeroC",
-  "bias",
-  "outDtype",
-]);
-export const QUANTIZE_BLOCKS = /** @type {const} */ (["bits", "block", "symmetric"]);
-export const QMATMUL_WEIGHTS = /** @type {const} */ (["activation", "outDtype"]);
+export const [QMATMUL, QUANTIZE_BLOCKS, QMATMUL_WEIGHTS] = [
+  "scaleA zeroA scaleB zeroB scaleC zeroC bias outDtype",
+  "bits block symmetric",
+  "activation outDtype",
+].map((names) => names.split(" "));
 
 /** `Device.qmatmul()`. @param {Call} call @param {any} givenA @param {any} givenB @param {any} options */
 export async function qmatmul(call, givenA, givenB, options) {
@@ -64,11 +57,9 @@ export async function qmatmul(call, givenA, givenB, options) {
   const whole = await call.result(shape, out.name, a instanceof DeviceArray || b instanceof DeviceArray);
   if (!whole.size) return whole;
   if (!k) [a, b] = noTerms(scheme, [a.dtype, b.dtype], shape);
-  /** @type {Data} */
-  let c = whole;
-  if (b.ndim === 2 && scheme.zeroA.scalar && scheme.scaleA.scalar && a.contiguous)
-    [a, c] = [await rowsOf(call, a), reshaped(c, [c.size / n, n])]; // one tall product instead of a batch
-  await multiply(core, call, a, b, scheme, c);
+  const tall = b.ndim === 2 && scheme.zeroA.scalar && scheme.scaleA.scalar && a.contiguous; // one product, no batch
+  if (tall) await multiply(core, call, await rowsOf(call, a), b, scheme, reshaped(whole, [whole.size / n, n]));
+  else await multiply(core, call, a, b, scheme, whole);
   return whole;
 }
 
@@ -136,10 +127,9 @@ export class BlockWeights {
 
   /** Copy the weights to a device, so that products do not upload them each time. @param {import("../engine/device.js").Device} device @returns {Promise<BlockWeights>} to be freed with `free()` */
   async to(device) {
-    const [words, scales, zeros] = this.parts.map(async (part) =>
-      device.array(part instanceof DeviceArray ? await part.read() : part),
-    );
-    return new BlockWeights(this.shape, this.bits, this.block, await words, await scales, await zeros);
+    const copies = this.parts.map(async (part) => device.array(part instanceof DeviceArray ? await part.read() : part));
+    const [words, scales, zeros] = await Promise.all(copies);
+    return new BlockWeights(this.shape, this.bits, this.block, words, scales, zeros);
   }
 
   /** Release the device memory of the weights, if they are on a device; freeing twice is harmless. */
@@ -180,14 +170,10 @@ export function quantizeBlocks(w, options = {}) {
   const perWord = 32 / bits;
   const words = new Uint32Array(q.length / perWord);
   for (let i = 0; i < q.length; i++) words[Math.floor(i / perWord)] |= q[i] << (bits * (i % perWord));
-  return new BlockWeights(
-    [k, n],
-    bits,
-    block,
-    new HostArray(words, [n, words.length / n || 0], "uint32"),
-    new HostArray(scales, [n, blocks], "float32"),
-    new HostArray(Uint8Array.from(zeros), [n, blocks], "uint8"),
-  );
+  const packed = new HostArray(words, [n, words.length / n || 0], "uint32");
+  const scale = new HostArray(scales, [n, blocks], "float32");
+  const zero = new HostArray(Uint8Array.from(zeros), [n, blocks], "uint8");
+  return new BlockWeights([k, n], bits, block, packed, scale, zero);
 }
 
 /** `Device.qmatmulWeights()`. @param {Call} call @param {any} given @param {BlockWeights} weights @param {any} options */
@@ -203,11 +189,8 @@ export async function qmatmulWeights(call, given, weights, options) {
   const own = await activationOf(call, options.activation);
   core.check_operands(own.operands, shape);
   const terms = make(core.Applied, [], { activation: own.name, values: own.numbers });
-  const c = await call.result(
-    shape,
-    out,
-    [x, ...own.operands].some((each) => each instanceof DeviceArray),
-  );
+  const resident = [x, ...own.operands].some((each) => each instanceof DeviceArray);
+  const c = await call.result(shape, out, resident);
   if (!sizeOf([...x.shape, n])) {
     if (own.name && c.size) throw new ProblemError("an activation needs k of at least 1");
     return c instanceof DeviceArray ? call.device.zeros(c.shape, out) : c;

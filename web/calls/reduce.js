@@ -53,11 +53,7 @@ async function filled(call, x, shape, value, out) {
 }
 
 /** @param {Call} call @param {Data[]} xs @returns {number} how much of k of x[i, k, j] can be reduced at once */
-function partLength(call, xs) {
-  const [, length, inner] = xs[0].shape;
-  const most = xs.map((x) => Math.floor(maxPiece(call, x) / (inner * ELEMENTS[x.dtype].itemsize)));
-  return Math.min(length, Math.max(1, Math.min(...most)));
-}
+const partLength = (call, xs) => call.core.k_at_once(xs, xs.map((x) => maxPiece(call, x))); // prettier-ignore
 
 /** Reduce x[i, k, j] over k into y[i, j], which is in host memory if k has to be split into parts. @param {Call} call @param {any} operation @param {Data[]} xs @param {Data} y @param {Declared | null} [own] */
 async function reduceInto(call, operation, xs, y, own = null) {

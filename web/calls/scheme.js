@@ -17,14 +17,9 @@ const MAX_SHIFT = 62; // for a 32-bit sum times a 31-bit mantissa
 
 /** @param {Core} core @param {string} name @param {any} given @param {number} length @returns {Terms} */
 function terms(core, name, given, length) {
-  const array =
-    typeof given === "number" ? new HostArray(Float32Array.of(given), [], "float32") : HostArray.from(given);
-  const values =
-    typeof given === "number"
-      ? [given]
-      : Array.isArray(given)
-        ? /** @type {number[]} */ (given.flat(Infinity))
-        : [...array.as(array.dtype === "float16" ? "float32" : array.dtype).data];
+  const array = HostArray.from(given);
+  const plain = typeof given === "number" || Array.isArray(given); // numbers as they are, not rounded to float32
+  const values = plain ? [given].flat(Infinity) : [...(array.dtype === "float16" ? array.floats() : array.data)];
   core.check_length(name, array.shape, array.size, length);
   return { values, scalar: array.size === 1 };
 }
@@ -49,10 +44,8 @@ export function checkedZero(core, name, given, length, dtype) {
 
 /** @param {Core} core @param {any} given @param {number} length @returns {Int32Array} */
 export function checkedBias(core, given, length) {
-  const array =
-    Array.isArray(given) && given.every(Number.isInteger)
-      ? HostArray.from(given, { dtype: "int32" })
-      : HostArray.from(given);
+  const whole = Array.isArray(given) && given.every(Number.isInteger);
+  const array = HostArray.from(given, whole ? { dtype: "int32" } : {});
   core.check_integer_bias(array.dtype, array.shape, length);
   return /** @type {Int32Array} */ (array.data);
 }
@@ -61,16 +54,13 @@ export function checkedBias(core, given, length) {
 export function checkSums(core, { zeroA, zeroB, bias }, k, types) {
   const reach = [zeroA, zeroB].map(({ values }, i) => {
     const [bottom, top] = core.integer_range(types[i]);
-    return core.furthest(types[i], values.reduce(least, top), values.reduce(most, bottom));
+    const least = values.reduce((least, each) => Math.min(least, each), top);
+    const greatest = values.reduce((greatest, each) => Math.max(greatest, each), bottom);
+    return core.furthest(types[i], least, greatest);
   });
   const added = bias ? bias.reduce((most, each) => Math.max(most, Math.abs(each)), 0) : 0;
   core.check_sums(k, ...reach, added);
 }
-
-/** @param {number} x @param {number} y */
-const least = (x, y) => Math.min(x, y);
-/** @param {number} x @param {number} y */
-const most = (x, y) => Math.max(x, y);
 
 /** @param {number} value above 0 @returns {FixedPoint} rounded to 31 bits, halves up */
 function fixed(value) {
@@ -86,7 +76,7 @@ function fixed(value) {
 const clamped = ([mantissa, shift]) => [shift > MAX_SHIFT ? 0 : mantissa, clip(shift, 1, MAX_SHIFT)];
 
 const bits = new DataView(new ArrayBuffer(4));
-/** @param {number} x @returns {[number, number]} the bits of a float32 */
+/** @param {number} x @returns {[number, number]} the bits of the nearest float32 */
 const bitsOf = (x) => (bits.setFloat32(0, x), [bits.getInt32(0), 0]);
 
 /**
@@ -96,15 +86,13 @@ const bitsOf = (x) => (bits.setFloat32(0, x), [bits.getInt32(0), 0]);
  */
 export function multipliers({ scaleA, scaleB, scaleC }, out) {
   if (out === "int32") return { row: null, column: null };
-  const exact = out === "float32";
-  const factor = (/** @type {number} */ x) => (exact ? bitsOf(Math.fround(x)) : fixed(x));
-  if (!scaleA.scalar && !scaleB.scalar) {
-    return { row: scaleA.values.map(factor), column: scaleB.values.map((x) => factor(exact ? x : x / (scaleC ?? 1))) };
-  }
-  const whole = (/** @type {number} */ a, /** @type {number} */ b) =>
-    exact ? bitsOf(Math.fround(a * b)) : clamped(fixed((a * b) / (scaleC ?? 1)));
-  if (!scaleA.scalar) return { row: scaleA.values.map((a) => whole(a, scaleB.values[0])), column: null };
-  return { row: null, column: scaleB.values.map((b) => whole(scaleA.values[0], b)) };
+  const factor = out === "float32" ? bitsOf : fixed;
+  const by = scaleC ?? 1;
+  if (!scaleA.scalar && !scaleB.scalar)
+    return { row: scaleA.values.map(factor), column: scaleB.values.map((b) => factor(b / by)) };
+  const whole = (/** @type {number} */ x) => (out === "float32" ? bitsOf(x) : clamped(fixed(x)));
+  if (!scaleA.scalar) return { row: scaleA.values.map((a) => whole((a * scaleB.values[0]) / by)), column: null };
+  return { row: null, column: scaleB.values.map((b) => whole((scaleA.values[0] * b) / by)) };
 }
 
 /** Operands of a product of this shape with k = 1, as good as those with k = 0: A holds its zero points. @param {Scheme} scheme @param {HostArray["dtype"][]} types @param {number[]} shape @returns {HostArray[]} */

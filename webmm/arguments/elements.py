@@ -71,6 +71,15 @@ def _quad(values: Sequence[int], fill: int) -> Quad:
     return a, b, c, d
 
 
+def expression_for(
+    text: str, wgsl: str, kind: str, dtypes: Sequence[DType], numbers: tuple[int, ...], number_kind: str
+) -> Expression:
+    """Return an expression of arrays of these dtypes, that of the result last, for `expression_at()`."""
+    nowhere = (0, 0, 0, 0)
+    *xs, y = [Placed(dtype, nowhere) for dtype in dtypes]
+    return Expression(text, wgsl, kind, nowhere, tuple(xs), y, numbers=numbers, number_kind=number_kind)
+
+
 def expression_at(problem: Expression, block: Block) -> Expression:
     """Return an expression, whose arrays have dtypes only, for the elements of a block."""
     dtypes = [x.dtype for x in (*problem.operands, problem.y)]

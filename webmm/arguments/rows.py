@@ -123,6 +123,16 @@ def each_ikj(xs: Sequence[Strided], axes: tuple[int, ...]) -> list[list[Layout]]
     ]
 
 
+def k_at_once(xs: Sequence[Shaped], most: Sequence[int]) -> int:
+    """Return how many k of x[i, k, j] can be reduced at once, if each array may have so many bytes for one i.
+
+    It is all of them, or fewer if a single i is too large.
+    """
+    _, length, inner = xs[0].shape
+    each = (size // (inner * element_of(x).itemsize) for x, size in zip(xs, most, strict=True))
+    return min(length, max(1, min(each)))
+
+
 def span_of(x: Strided) -> Span:
     """Return the layout of an array of three axes."""
     outer, along, inner = x.strides

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 
 from webmm import choose
 from webmm.arguments.arrays import element_of
-from webmm.arguments.elements import Block, blocks, expression_at
+from webmm.arguments.elements import Block, blocks, expression_at, expression_for
 from webmm.arguments.elements import shape_of as shape_of
 from webmm.calls.devices import Devices
 from webmm.calls.executor import Data, Labelled
@@ -21,7 +21,7 @@ from webmm.choose.limits import dispatch_limits
 from webmm.dtypes import BOOL, COMPUTED, F32, I32, DType, dtype_of, names
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError
-from webmm.problems.expression import Expression, Strided
+from webmm.problems.expression import Expression
 from webmm.wgsl import expressions
 from webmm.wgsl.expressions import REAL, TRUTH, WHOLE, bits, compiled, renamed, scalar, shown
 
@@ -127,13 +127,8 @@ class Maker:
 
     def problem(self, block: Block, operands: Sequence[Array]) -> Expression:
         """Return the problem for elements of arrays, y not among them."""
-        *xs, y = (Strided(dtype, (0, 0, 0, 0)) for dtype in (*(x.element for x in operands), self.out))
-        found = self._compiled
-        whole = Expression(
-            *(self._text, found.wgsl, found.kind, block.lengths, tuple(xs), y),
-            numbers=self._numbers,
-            number_kind=self._number_kind,
-        )
+        dtypes, found = [*(x.element for x in operands), self.out], self._compiled
+        whole = expression_for(self._text, found.wgsl, found.kind, dtypes, self._numbers, self._number_kind)
         return expression_at(whole, block)
 
 

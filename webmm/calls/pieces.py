@@ -15,22 +15,15 @@ from functools import partial
 import numpy as np
 
 from webmm.calls.devices import concurrently
-from webmm.calls.executor import Data, Execution, Labelled, shrinking
+from webmm.calls.executor import Execution, Labelled, shrinking
 from webmm.calls.operands import Temporaries
-from webmm.choose.limits import BANDWIDTH, dispatch_limits, largest_buffer
+from webmm.choose.limits import BANDWIDTH, dispatch_limits, moving_limits
 from webmm.cut.arrays import array_pieces
 from webmm.cut.devices import proportional
 from webmm.cut.pieces import Piece, lengths_of, moved
 from webmm.engine.device import Array, Device
-from webmm.problems.base import ALIGNMENT
 
 LEAST_MOVED = 2**20  # bytes of operands and results for which another device is used
-
-
-def most_at_once(device: Device, x: Data) -> int:
-    """Return the largest number of bytes of `x` in a piece."""
-    room = largest_buffer(device) - 2 * ALIGNMENT  # a binding starts at an aligned offset before its data
-    return room if isinstance(x, Array) else min(room, device.memory // 4)
 
 
 def in_pieces(
@@ -76,11 +69,8 @@ def in_placed_pieces(
     device = devices[0]
 
     def attempt(memory: int) -> None:
-        most = dispatch_limits(device)
-        limits = replace(most, binding=largest_buffer(device), memory=memory)
-        _fill(
-            device, list(array_pieces(everything, along, each, limits, flops)), compute, operands, result, most.binding
-        )
+        pieces = list(array_pieces(everything, along, each, moving_limits(device, memory), flops))
+        _fill(device, pieces, compute, operands, result, dispatch_limits(device).binding)
 
     if any(one.moved for one in everything):
         shrinking(device.memory, attempt)

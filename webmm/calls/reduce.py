@@ -12,22 +12,24 @@ from numpy.typing import DTypeLike, NDArray
 
 from webmm import choose
 from webmm.arguments.arrays import broadcast_shape, element_of
-from webmm.arguments.rows import Axes, axes_of, of_nothing, reduced_dtype, reduced_shape, reduction_of
+from webmm.arguments.rows import Axes, axes_of, k_at_once, of_nothing, reduced_dtype, reduced_shape, reduction_of
 from webmm.calls.axes import each_as_ikj
 from webmm.calls.devices import Devices
 from webmm.calls.doubles import add_up
 from webmm.calls.executor import Data, Labelled
 from webmm.calls.expression import astype
 from webmm.calls.operands import Operandish, Temporaries, flag, opened, returned
-from webmm.calls.pieces import in_pieces, most_at_once
+from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
+from webmm.choose.limits import most_at_once
 from webmm.dtypes import BOOL, F32, I32, MATRIX_DTYPES, DType, dtype_of
 from webmm.engine.device import Array, Device
-from webmm.errors import ProblemError, UnsupportedError
+from webmm.errors import ProblemError
 from webmm.problems.declared import declaration_of, declared, kinds_of, of_none
 from webmm.problems.reduce import Operation, check_device, operation_of
 from webmm.wgsl.expressions import WHOLE
 from webmm.wgsl.reductions import Reduction
+from webmm.wgsl.terms import has_positions
 
 
 @planned
@@ -128,10 +130,9 @@ def _together(temporary: Temporaries, given: Sequence[Operandish]) -> list[Data]
 
 
 def _k_at_once(devices: list[Device], xs: list[Data]) -> int:
-    """Return how many k of x[i, k, j] can be reduced at once: all, or fewer if a single i is too large."""
-    _, length, inner = xs[0].shape
-    each = (most_at_once(one, x) // (inner * element_of(x).itemsize) for one in devices for x in xs)
-    return min(length, max(1, min(each)))
+    """Return how many k of x[i, k, j] each of the devices can reduce at once."""
+    most = ([most_at_once(one, one.memory, isinstance(x, Array)) for x in xs] for one in devices)
+    return min(k_at_once(xs, each) for each in most)
 
 
 def _repeating(x: Data) -> Labelled:
@@ -178,10 +179,7 @@ def _combined(devices: list[Device], operation: Operation, xs: list[Data], step:
 
     if operation.declared:
         if operation.joined is None:
-            raise UnsupportedError(
-                f"a reduction whose map uses i takes at most {step:,} of these {length:,} elements at once: "
-                "positions in pieces would start anew"
-            )
+            raise has_positions(step, length)
         kinds = kinds_of(operation, whole)
         states = [
             of_pieces(name, I32 if kind == WHOLE else F32) for name, kind in zip(operation.states, kinds, strict=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from webmm.choose import tuned
 from webmm.cut.pieces import Limits
 from webmm.dtypes import F32, F64, DType
 from webmm.engine.device import Device
+from webmm.problems.base import ALIGNMENT
 
 # The operations per second that a device of each kind is assumed to reach if it has no faster tuned record. A dispatch
 # must be short: drivers reset a device that is busy for long (Windows: 2 s), and a display freezes before that.
@@ -28,4 +31,15 @@ def dispatch_limits(device: Device, dtype: DType = F32) -> Limits:
 
 def largest_buffer(device: Device) -> int:
     """Return the bytes of the largest buffer that can be bound as a whole."""
-    return min(map(device.capabilities.limit, ("max-storage-buffer-binding-size", "max-buffer-size")))
+    return min(device.capabilities.limit(name) for name in ("max-storage-buffer-binding-size", "max-buffer-size"))
+
+
+def moving_limits(device: Device, memory: float) -> Limits:
+    """Return the limits of pieces that are moved to `device` and take at most `memory` there."""
+    return replace(dispatch_limits(device), binding=largest_buffer(device), memory=memory)
+
+
+def most_at_once(device: Device, memory: int, resident: bool) -> int:
+    """Return the most bytes of an array in a piece, of one in host memory at most a quarter of `memory`."""
+    room = largest_buffer(device) - 2 * ALIGNMENT  # a binding starts at an aligned offset before its data
+    return room if resident else min(room, memory // 4)

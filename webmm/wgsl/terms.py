@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from webmm.errors import ProblemError
+from webmm.errors import ProblemError, UnsupportedError
 from webmm.wgsl.compiler import (
     REAL,
     SELECT,
@@ -199,6 +199,14 @@ def _constant(value: float, kind: str, numbers: Numbers) -> Compiled:
     if kind == WHOLE and not (math.isfinite(value) and value == math.floor(value)):
         raise ProblemError(f"identity {value} is no int32")
     return numbers.typed(Literal(int(value), "int") if kind == WHOLE else Literal(value, "float"), kind)
+
+
+def has_positions(step: int, length: int) -> UnsupportedError:
+    """Return the error for a declaration that depends on positions, along an axis that is reduced in parts."""
+    return UnsupportedError(
+        f"a reduction whose map uses i takes at most {step:,} of these {length:,} elements at once: "
+        "positions in pieces would start anew"
+    )
 
 
 def placed(node: Node, places: Mapping[str, str]) -> Node:
