@@ -55,11 +55,11 @@ export class Epilogue {
   /** Apply this one, and another one, or the activation of that name, to the result. @param {Epilogue | string} following @returns {Epilogue} */
   then(following) {
     const other = following instanceof Epilogue ? following : new Epilogue(`${following}(x)`);
-    const both = new Epilogue("x");
-    both.links = [...this.links, ...other.links];
-    both.numbers = [...this.numbers, ...other.numbers];
-    both.parts = [...this.parts, ...other.parts];
-    return both;
+    return Object.assign(new Epilogue("x"), {
+      links: [...this.links, ...other.links],
+      numbers: [...this.numbers, ...other.numbers],
+      parts: [...this.parts, ...other.parts],
+    });
   }
 
   /** Compile it for a bundle, once. @param {Call} call @returns {Promise<Applied>} */

@@ -2,8 +2,6 @@
 /** What the compiler of expressions, which is translated, asks of numbers: as in webmm/wgsl/expressions.py. */
 
 import { MEANINGS } from "./check.js";
-import { ProblemError } from "./errors.js";
-import { make } from "./python.js";
 
 /** @import { Python } from "./bundle.js" */
 
@@ -70,22 +68,7 @@ export function apply(operation, kind, terms) {
 }
 
 /** @param {any} compiler the translated module @returns {Python} a translated `Numbers` */
-export function numbersOf(compiler) {
-  /** @param {any} value @param {string} kind */
-  const constant = (value, kind) => {
-    if (kind === "bool") return make(compiler.Compiled, [value ? "true" : "false", kind], { value: Boolean(value) });
-    if (kind === "i32") {
-      if (value !== (value | 0)) throw new ProblemError(`${value} does not fit int32`);
-      return make(compiler.Compiled, [`i32(${value})`, kind], { value });
-    }
-    const number = Math.fround(Number(value));
-    if (!Number.isFinite(number) && Number.isFinite(value)) throw new ProblemError(`${value} does not fit float32`);
-    const size = Math.abs(number);
-    const wgsl = size >= 2 ** -16 && size <= 2 ** 16 ? `f32(${asFloat(number)})` : `constant_f32(0x${bits(number)}u)`;
-    return make(compiler.Compiled, [wgsl, kind], { value: number, depth: 2 });
-  };
-  return compiler.numbers_of(computed, constant);
-}
+export const numbersOf = (compiler) => compiler.numbers_of(computed, Math.fround, asFloat, bits);
 
 /** @param {number} x of usual size @returns {string} as Python writes a float */
 function asFloat(x) {

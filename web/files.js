@@ -33,14 +33,13 @@ const RUN = 2 ** 16; // bytes; shorter runs are not read one by one, but togethe
 
 /** A matrix in a .npy file. Its elements are read when they are needed. */
 export class NpyFile {
-  /**
-   * @param {Blob} blob the file @param {number} start where its elements start, in bytes @param {[number, number]} shape
-   * @param {ElementType} dtype @param {boolean} [fortran] whether it stores columns one after another
-   */
+  /** @param {Blob} blob the file @param {number} start where its elements start, in bytes @param {[number, number]} shape @param {ElementType} dtype @param {boolean} [fortran] whether it stores columns one after another */
   constructor(blob, start, shape, dtype, fortran = false) {
     this.blob = blob;
     this.start = start;
     this.shape = shape;
+    this.rows = shape[0];
+    this.columns = shape[1];
     this.dtype = dtype;
     this.fortran = fortran;
     const need = start + shape[0] * shape[1] * ELEMENTS[dtype].itemsize;
@@ -59,14 +58,6 @@ export class NpyFile {
         `the .npy file has dtype ${little ? "<" : ">"}${type}; save it as one of ${Object.keys(TYPES)}, little-endian`,
       );
     return new NpyFile(blob, start, [rows, columns], dtype, fortran);
-  }
-
-  get rows() {
-    return this.shape[0];
-  }
-
-  get columns() {
-    return this.shape[1];
   }
 
   /** @param {Range} rows @param {Range} columns @returns {Promise<HostArray>} these elements, in the order of the file: transposed if it is `fortran` */
@@ -94,18 +85,15 @@ export class NpyFile {
 /** What computes a piece of an op. @typedef {(device: Device, operands: DeviceArray[], options: any, axis: number) => Promise<DeviceArray>} Compute */
 /** An op on files: the options that its call takes, and what computes a piece of it. @typedef {[options: readonly string[], compute: Compute]} Op */
 
-/** @param {"layerNorm" | "rmsNorm"} name @returns {Compute} along the first axis, the norms of the transpose */
-const norm =
-  (name) =>
-  async (device, [x], given, axis) =>
-    axis ? device[name](x, given) : (await device[name](x.mT, given)).mT;
+/** Norms along the first axis are those of the transpose. @param {(x: DeviceArray) => Promise<DeviceArray>} norm @param {DeviceArray} x @param {number} axis */
+const along = async (norm, x, axis) => (axis ? norm(x) : (await norm(x.mT)).mT);
 
 /** The ops but for reductions. @type {Record<string, Op>} */
 const OPS = {
   gemm: [["alpha", "precision"], (device, [a, b], given) => device.matmul(a, b, given)],
   softmax: [[], (device, [x], _, axis) => device.softmax(x, { axis })],
-  layer_norm: [NORMALISE.layer_norm, norm("layerNorm")],
-  rms_norm: [NORMALISE.rms_norm, norm("rmsNorm")],
+  layer_norm: [NORMALISE.layer_norm, (device, [x], given, axis) => along((x) => device.layerNorm(x, given), x, axis)],
+  rms_norm: [NORMALISE.rms_norm, (device, [x], given, axis) => along((x) => device.rmsNorm(x, given), x, axis)],
   gelu: [GELU, (device, [x], given) => device.gelu(x, given)],
 };
 
@@ -138,8 +126,8 @@ export async function applyToFiles(device, op, operands, options = {}) {
     throw new ProblemError(`memory is a number of bytes, at least ${LEAST}, not ${memory}`);
   const ops = { ...Object.fromEntries([...device.core.OPERATIONS.keys()].map(reduction)), ...OPS };
   const [known, compute] = ops[oneOf("op", op, Object.keys(ops))];
-  const along = (axis + 2) % 2;
-  const letters = lettersOf(op, along);
+  const side = (axis + 2) % 2;
+  const letters = lettersOf(op, side);
   const shape = check(op, letters, known, operands, more);
   const pieces = piecesOf(device, letters, operands, shape, memory);
   const [{ dtype, columns: inner }] = operands;
@@ -155,7 +143,7 @@ export async function applyToFiles(device, op, operands, options = {}) {
       const [from, to] = at.get("k") ?? [0, inner];
       const given = to - from < inner ? { ...more, outDtype: dtype === "float64" ? "float64" : "float32" } : more;
       sum = await onDevice(device, operands, hosts, async (views) =>
-        sum ? device.gemm(views[0], views[1], sum, { ...more, beta: 1 }) : compute(device, views, given, along),
+        sum ? device.gemm(views[0], views[1], sum, { ...more, beta: 1 }) : compute(device, views, given, side),
       );
       if (to === inner) {
         const found = await sum.read();
@@ -199,7 +187,7 @@ function piecesOf({ core, choices }, letters, operands, shape, memory) {
     const [axes, lengths] = [[...letters[i]], [...shape]].map((each) => (fortran ? each.reverse() : each));
     return new core.Extents(axes.join(""), lengths, ELEMENTS[dtype].itemsize, true);
   });
-  const along = ["m", "n", "k"].filter((letter) => letters.join("").includes(letter)).join("");
+  const along = [..."mnk"].filter((letter) => letters.join("").includes(letter)).join("");
   const pieces = core.array_pieces(arrays, along, "", core.moving_limits(choices.described, memory), 0);
   return [...pieces].map(({ at }) => at);
 }

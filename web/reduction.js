@@ -7,14 +7,14 @@ import { keyed } from "./epilogue.js";
 import { ProblemError } from "./errors.js";
 import { apply, numbersOf } from "./expressions.js";
 import { HostArray } from "./host.js";
-import { Dict, make } from "./python.js";
+import { Dict, dataclasses, make } from "./python.js";
 import { add, module } from "./templates.js";
 
 /** @import { Call } from "./engine/plans.js" */
 /** @import { Data } from "./calls/operands.js" */
 /** @import { Python } from "./bundle.js" */
 /** @import { Elements } from "./host.js" */
-/** Computes the results of an operation over each part of an axis. @typedef {(operation: Python, dtype: any) => Promise<Elements[]>} OfParts */
+/** Parts of an axis that are reduced one by one: their lengths, and what reduces each by an operation. @typedef {{length: number, step: number, results: (operation: Python, dtype: any) => Promise<Elements[]>}} Parts */
 
 const TEMPLATE = "templates/common/reduce/declared.js";
 /** How the results over two parts are combined, as an operation of expressions. @type {Record<string, string>} */
@@ -40,11 +40,8 @@ export class Reduction {
     this.texts = [...[map, combine, identity].map((each) => Object.entries(several ? each : { v: each })), finish];
     if (this.texts[2].some((/** @type {[string, any]} */ [, x]) => typeof x !== "number"))
       throw new ProblemError(`identity must be numbers, not ${JSON.stringify(identity)}`);
-  }
-
-  /** What plans depend on. */
-  get kind() {
-    return JSON.stringify(this.texts, (_, x) => (typeof x === "number" ? `=${x}` : x));
+    /** What plans depend on. */
+    this.kind = JSON.stringify(this.texts, (_, x) => (typeof x === "number" ? `=${x}` : x));
   }
 
   /** @param {any} compiler @returns {Python} a translated `Declaration`; throws ProblemError if the texts do not fit each other */
@@ -85,29 +82,23 @@ export class Declared {
     return known.get(core.DECLARED.get(name)) ?? new Declared(core, compiler, name, texts());
   }
 
-  /** The files of functions that its expressions call. @returns {string[]} */
-  get functions() {
-    return [false, true].flatMap((whole) => [...(this.terms(whole)?.wgsl.get("functions") ?? [])]);
-  }
-
   /** @param {string} dtype @returns {number} the result over no elements */
   none(dtype) {
     const terms = this.terms(dtype === "int32");
     return Number(terms.finished(terms.none, 0, apply));
   }
 
-  /** @param {boolean} whole @param {number} length @param {number} step @param {OfParts} ofParts @param {number} size @returns {Promise<any[]>} as `inParts()` */
-  async inParts(whole, length, step, ofParts, size) {
+  /** @param {boolean} whole @param {Parts} parts @param {number} size @returns {Promise<any[]>} as `inParts()` */
+  async inParts(whole, { length, step, results }, size) {
+    const { core, compiler, operation } = this;
     const terms = this.terms(whole);
-    if (terms.positions) throw this.compiler.has_positions(step, length);
+    if (terms.positions) throw compiler.has_positions(step, length);
     /** @type {[string, Elements[]][]} */
     const found = [];
-    const { core, compiler, operation } = this;
-    const { map, combine, identity } = this.texts;
     for (const name of terms.names) {
-      const texts = () => make(compiler.Declaration, [map, combine, identity, name]);
-      const state = Declared.once(core, compiler, `own_${operation.name}_${name}`, texts).operation;
-      found.push([name, await ofParts(state, terms.kinds.get(name) === "i32" ? "int32" : "float32")]);
+      const unfinished = () => dataclasses.replace(this.texts, { finish: name });
+      const state = Declared.once(core, compiler, `own_${operation.name}_${name}`, unfinished).operation;
+      found.push([name, await results(state, terms.kinds.get(name) === "i32" ? "int32" : "float32")]);
     }
     return Array.from({ length: size }, (_, i) => {
       const states = found[0][1].map((_, part) => new Dict(found.map(([name, parts]) => [name, parts[part][i]])));
@@ -125,32 +116,27 @@ export async function declared({ core, device }, op) {
     op instanceof Reduction
       ? Declared.once(core, compiler, `own_${keyed(op.kind)}`, () => op.declaration(compiler))
       : /** @type {Declared} */ (known.get(core.operation_of(op)));
-  await Promise.all(found.functions.map((file) => device.bundle.module(`templates/elementwise/${file}.js`)));
+  const functions = [false, true].flatMap((whole) => [...(found.terms(whole)?.wgsl.get("functions") ?? [])]);
+  await Promise.all(functions.map((file) => device.bundle.module(`templates/elementwise/${file}.js`)));
   return found;
 }
 
-/**
- * Reduce an axis of `length` elements from the results over parts of `step`, which are combined in float64, or modulo 2^32.
- * @param {any} core @param {Python} operation @param {Declared | null} own @param {string} dtype of the elements
- * @param {number} length @param {number} step @param {OfParts} ofParts @param {HostArray} y the results
- */
-export async function inParts(core, operation, own, dtype, length, step, ofParts, y) {
+/** Set `y` to the results over an axis, of which those over parts are combined: in float64, or modulo 2^32. @param {any} core @param {Python} operation @param {Declared | null} own @param {string} dtype of the elements @param {Parts} parts @param {HostArray} y */
+export async function inParts(core, operation, own, dtype, parts, y) {
   const whole = dtype === "int32";
-  const results = await (own
-    ? own.inParts(whole, length, step, ofParts, y.size)
-    : ofBuiltIn(core, operation, whole ? "int32" : core.DTYPES.get(dtype).sums.name, length, step, ofParts, y.size));
-  y.data.set(new HostArray(Float64Array.from(results), y.shape, "float64").as(y.dtype).data);
+  const found = own ? own.inParts(whole, parts, y.size) : ofBuiltIn(core, operation, dtype, parts, y.size);
+  y.data.set(new HostArray(Float64Array.from(await found), y.shape, "float64").as(y.dtype).data);
 }
 
-/** @param {any} core @param {Python} operation @param {string} dtype of results over parts @param {number} length @param {number} step @param {OfParts} ofParts @param {number} size @returns {Promise<number[]>} as `inParts()` */
-async function ofBuiltIn(core, operation, dtype, length, step, ofParts, size) {
+/** @param {any} core @param {Python} operation @param {string} dtype @param {Parts} parts @param {number} size @returns {Promise<number[]>} as `inParts()` */
+async function ofBuiltIn(core, operation, dtype, { length, step, results }, size) {
   const name = operation.of_parts || operation.name;
-  const parts = await ofParts(core.OPERATIONS.get(name), dtype);
-  const join = (/** @type {number} */ a, /** @type {number} */ b) =>
-    apply(JOINED[name], dtype === "int32" ? "i32" : "f32", [a, b]);
+  const [kind, sums] = dtype === "int32" ? ["i32", dtype] : ["f32", core.DTYPES.get(dtype).sums.name];
+  const parts = await results(core.OPERATIONS.get(name), sums);
+  const join = (/** @type {number} */ a, /** @type {number} */ b) => apply(JOINED[name], kind, [a, b]);
   const totals = Array.from({ length: size }, (_, i) => parts.map((part) => part[i]).reduce(join));
   if (!operation.index) return operation.of_parts ? totals.map((total) => total / length) : totals;
-  const within = await ofParts(operation, "int32");
+  const within = await results(operation, "int32");
   return totals.map((total, i) => {
     const best = parts.findIndex((part) => Object.is(part[i], total)); // the first one, or the first NaN
     return within[best][i] + best * step;

@@ -8,7 +8,7 @@ import { numbersOf } from "../expressions.js";
 import { provide } from "../python.js";
 import { activationOf } from "./gemm.js";
 import { flag } from "./options.js";
-import { LETTERS, Labelled, inPieces, limits } from "./pieces.js";
+import { LETTERS, Labelled, bindingOf, inPieces } from "./pieces.js";
 import { mapped } from "./reduce.js";
 
 /** @import { Data } from "./operands.js" */
@@ -25,11 +25,7 @@ export async function expressions({ bundle }) {
   return { ...late, compiler };
 }
 
-/**
- * Compile a function of x and of other arrays, which are floats, or of the dtypes that an `Epilogue` takes.
- * @param {Call} call @param {Link} link @param {number[]} numbers @param {ElementType[]} dtypes of x and the arrays @param {ElementType} out of the result, a float
- * @returns {Promise<Queue>}
- */
+/** Compile a function of x and of other arrays. @param {Call} call @param {Link} link @param {number[]} numbers @param {ElementType[]} dtypes floats, or those that an `Epilogue` takes @param {ElementType} out a float @returns {Promise<Queue>} */
 export async function queueOf(call, link, numbers, dtypes, out) {
   const core = await expressions(call.device);
   const { compiler } = core;
@@ -39,10 +35,9 @@ export async function queueOf(call, link, numbers, dtypes, out) {
   const bits = [...new Uint32Array(Float32Array.from(numbers).buffer)];
   const elements = [...dtypes, out].map((dtype) => call.element(dtype));
   const whole = core.expression_for(link.text, wgsl, "f32", elements, bits, "f32");
-  const { binding } = limits(call, "float32");
   return async (xs, y) => {
     const views = xs.map((x) => x.broadcastTo(...y.shape));
-    for (const block of core.blocks([...views, y], binding))
+    for (const block of core.blocks([...views, y], bindingOf(call)))
       await call.run(core.expression_at(whole, block), [...xs, y]);
   };
 }

@@ -5,10 +5,10 @@ import { DeviceArray, checkSeparate } from "../engine/array.js";
 import { like } from "../engine/transfer.js";
 import { ProblemError } from "../errors.js";
 import { HostArray } from "../host.js";
-import { dataclasses, make } from "../python.js";
-import { asMatrices, forward, isGiven, readable, reshaped, transposed } from "./operands.js";
+import { make } from "../python.js";
+import { asMatrices, dense, forward, isGiven, readable, reshaped, transposed } from "./operands.js";
 import { flag, number, oneOf } from "./options.js";
-import { LETTERS, Labelled, inPieces, limits } from "./pieces.js";
+import { LETTERS, Labelled, inPieces } from "./pieces.js";
 
 /** @import { Data } from "./operands.js" */
 /** @import { Applied, Epilogue } from "../epilogue.js" */
@@ -68,7 +68,7 @@ export async function activationOf(call, activation) {
 async function fill(call, a, b, c, [bias, residual, ...over], terms, settings) {
   const given = [bias, residual, ...over].filter((x) => x !== null);
   const compute = async (/** @type {Data[]} */ [x, y, ...others], /** @type {DeviceArray} */ into) => {
-    const added = bias && (await biasOf(call, others[0], x.dtype));
+    const added = bias && (await call.array(await dense(call, others[0]), x.dtype));
     if (residual) await copyInto(call, others[bias ? 1 : 0], into);
     await multiply(call, x, y, into, added, terms, settings, others.slice(given.length - over.length));
   };
@@ -101,30 +101,19 @@ export async function gemm(call, a, b, c, options) {
  * @param {Data[]} [spread] operands of the activation, which broadcast to `c`
  */
 export async function multiply(call, a, b, c, bias, terms, { precision, kernel }, spread = []) {
-  const { core, device } = call;
   const operands = [];
   for (const x of a.columns ? [a, b] : await zeroOperands(call, a, b)) {
     const array = await call.array(await readable(call, x));
     operands.push(array.broadcastTo(...c.shape.slice(0, -2), ...array.shape.slice(-2)));
   }
-  const [x, y, z, kind] = core.row_major(...operands, c, terms.bias);
   const over = [];
-  for (const each of spread) {
-    const whole = (await call.array(await forward(call, each))).broadcastTo(...c.shape);
-    over.push(z === c ? whole : whole.mT);
-  }
-  const finish = dataclasses.replace(terms, { bias: kind });
-  const first = core.problem_of(x, y, z, bias?.offset ?? 0, finish, precision, ...over);
-  for (const problem of core.problems(first, core.batch_axes(x, y, z, ...over))) {
-    for (const piece of core.pieces(problem, device.choices.described, limits(call, x.dtype))) {
-      const size = piece.problem.m * piece.problem.n;
-      const { name } = problem.dtype.sums;
-      const into = piece.apart && !piece.last ? await partialSums(call, size, name) : z;
-      const added = piece.apart && piece.last ? await partialSums(call, size, name) : bias;
-      const more = piece.problem.bias && added ? [added] : [];
-      if (piece.problem.spreads.length) more.push(...over);
-      await call.run(piece.problem, [x, y, into, ...more], kernel);
-    }
+  for (const x of spread) over.push((await call.array(await forward(call, x))).broadcastTo(...c.shape));
+  const described = call.device.choices.described;
+  const dispatches = call.core.product_dispatches([...operands, c], bias, terms, precision, over, described);
+  for (const { problem, arrays, size, sums: of } of dispatches) {
+    const given = [];
+    for (const x of arrays) given.push(x ?? (await partialSums(call, size, of.name)));
+    await call.run(problem, given, kernel);
   }
 }
 
@@ -156,9 +145,12 @@ async function copyInto(call, from, to) {
   call.device.write(to, from instanceof DeviceArray ? await call.read(from) : from);
 }
 
-/** @param {Call} call @param {Data} bias @param {ElementType} dtype @returns {Promise<DeviceArray>} the bias on the device, in that dtype and with unit stride */
-async function biasOf(call, bias, dtype) {
-  const array = await call.array(bias, dtype);
-  if (array.strides[0] === 1 || array.shape[0] === 1) return array;
-  return call.array(await call.read(array), dtype);
+/** float64 sums are products with ones: set y[i, j] to the sum of x[i, k, j] over k, or to the mean if `mean`. @param {Call} call @param {DeviceArray} x @param {DeviceArray} y @param {boolean} mean */
+export async function sumOverK(call, x, y, mean) {
+  const [outer, length, inner] = x.shape;
+  const ones = await call.array(new HostArray(new Float64Array(length).fill(1), [1, length], "float64"));
+  const terms = make(call.core.Terms, [], { alpha: mean ? 1 / length : 1 });
+  const settings = { precision: "highest", kernel: undefined };
+  if (inner === 1) await multiply(call, x.slice(null, null, 0), ones.mT, y, null, terms, settings);
+  else await multiply(call, ones, x, y.reshape(outer, 1, inner), null, terms, settings);
 }

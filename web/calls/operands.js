@@ -9,11 +9,7 @@ import { ELEMENTS, HostArray, denseStrides, isDense, sizeOf } from "../host.js";
 /** An array in host memory or on a device. @typedef {DeviceArray | HostArray} Data */
 /** @import { Call } from "../engine/plans.js" */
 
-/**
- * A view of an array, given by shape, strides and offset in elements.
- * @param {Data} x @param {readonly number[]} shape @param {readonly number[]} strides @param {number} [offset]
- * @returns {Data} a view; of a host array whose elements would not be dense, a copy
- */
+/** @param {Data} x @param {readonly number[]} shape @param {readonly number[]} strides in elements @param {number} [offset] likewise @returns {Data} a view; of a host array whose elements would not be dense, a copy */
 export function viewOf(x, shape, strides, offset = 0) {
   if (x instanceof DeviceArray) return new DeviceArray(x.storage, shape, x.dtype, strides, x.offset + offset);
   const size = sizeOf(shape);
@@ -36,9 +32,9 @@ export function transposed(call, x) {
 }
 
 /**
- * An operand or something that is added to its result, with the axes of a product of matrices: of length 1 where it broadcasts.
- * @param {Data} x @param {number} ndim of the product's operand or result, without the axes that are added here
- * @param {boolean[]} vectors whether the product's a and b are vectors: x then gets an axis of rows, or of columns @returns {Data} a view
+ * Give an array the axes of a product of matrices, with length 1 where it broadcasts.
+ * @param {Data} x @param {number} ndim of the operand or the result that it is or is added to, without the axes that vectors lack
+ * @param {boolean[]} vectors whether a and b are vectors: x gets an axis of rows, or of columns @returns {Data} a view
  */
 export function asMatrices(x, ndim, [a, b]) {
   const [shape, strides] = [x.shape, x.strides].map((each, i) => {

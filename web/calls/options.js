@@ -4,10 +4,7 @@
 import { ConfigError, ProblemError } from "../errors.js";
 import { repr } from "../python.js";
 
-/**
- * Throw ConfigError for an option that the call does not have.
- * @param {string} call @param {object} options @param {readonly string[]} known
- */
+/** Throw ConfigError for an option that the call does not have. @param {string} call @param {object} options @param {readonly string[]} known */
 export function checkOptions(call, options, known) {
   if (typeof options !== "object" || options === null)
     throw new ConfigError(`${call}() takes its options as an object, such as {${known[0]}: …}`);
@@ -29,9 +26,8 @@ export function oneOf(what, value, known) {
   throw new ProblemError(`unknown ${what} “${value}”; choose from ${names.join(", ")}`);
 }
 
-/** @param {string} name @param {unknown} value @param {boolean} otherwise the default @returns {boolean} throws ProblemError for anything but true and false */
-export function flag(name, value, otherwise = false) {
-  if (value === undefined) return otherwise;
+/** @param {string} name @param {unknown} value by default false @returns {boolean} throws ProblemError for anything but true and false */
+export function flag(name, value = false) {
   if (typeof value !== "boolean") throw new ProblemError(`${name} must be true or false, not ${JSON.stringify(value)}`);
   return value;
 }

@@ -1,9 +1,8 @@
 // @ts-check
 /**
- * Calls of any size, as in webmm/calls/pieces.py: a call is cut into pieces along axes on which its results do not depend
- * on each other, by the translation of webmm/cut/arrays.py, until every piece fits. The limits are the size of a binding, the work of one dispatch, and, for host
- * arrays, `Device.memory`. Pieces of `DeviceArray`s are read and written in place; a piece that no binding can cover is
- * copied through the host.
+ * Calls of any size, as in webmm/calls/pieces.py: a call is cut along axes with independent results until every piece fits the
+ * limits: the size of a binding, the work of one dispatch, and, for host arrays, `Device.memory`. Pieces of `DeviceArray`s are
+ * read and written in place; a piece that no binding can cover is copied through the host.
  */
 
 import { DeviceArray } from "../engine/array.js";
@@ -57,8 +56,8 @@ export class Labelled {
 export const maxPiece = ({ core, device }, x) =>
   core.most_at_once(device.choices.described, device.memory, x instanceof DeviceArray);
 
-/** @param {Call} call @param {import("../host.js").ElementType} dtype @returns {any} the limits of one dispatch for products of `dtype` */
-export const limits = (call, dtype) => call.core.dispatch_limits(call.device.choices.described, call.element(dtype));
+/** @param {Call} call @returns {number} the most bytes that a dispatch can bind of a buffer */
+export const bindingOf = ({ core, device }) => core.dispatch_limits(device.choices.described).binding;
 
 /**
  * Compute `result` in pieces: cut along the axes with the letters `along` if necessary, and into pieces of length 1 along `each`.
@@ -67,7 +66,7 @@ export const limits = (call, dtype) => call.core.dispatch_limits(call.device.cho
  */
 export async function inPieces(call, compute, operands, result, along, { each = "", flops = 0 } = {}) {
   const { core, device } = call;
-  const { binding } = limits(call, "float32");
+  const binding = bindingOf(call);
   const cut = (/** @type {string} */ letters) => [...letters].filter((letter) => result.axes.includes(letter)).join("");
   const arrays = [...operands, result].map(
     ({ data, axes, onHost }) => new core.Extents(axes, data.shape, ELEMENTS[data.dtype].itemsize, onHost),
@@ -108,15 +107,12 @@ export async function inPieces(call, compute, operands, result, along, { each = 
 
 /** Copy `part` into `whole`, at its ranges along the axes. @param {HostArray} part @param {HostArray} whole @param {[number, number][]} ranges */
 function place(part, whole, ranges) {
-  const { strides } = whole;
-  const length = part.columns ?? 1;
-  const first = ranges.reduce((sum, [start], axis) => sum + start * strides[axis], 0);
-  const outer = denseStrides(part.shape.slice(0, -1));
-  for (let from = 0, row = 0; from < part.size; from += length, row++) {
-    const steps = outer.map((stride, axis) => (Math.floor(row / stride) % part.shape[axis]) * strides[axis]);
-    whole.data.set(
-      part.data.subarray(from, from + length),
-      steps.reduce((sum, step) => sum + step, first),
-    );
-  }
+  const last = part.columns ?? 1;
+  const copied = (/** @type {number} */ axis, /** @type {number} */ from, /** @type {number} */ to) => {
+    const start = axis < part.ndim ? to + ranges[axis][0] * whole.strides[axis] : to;
+    if (axis >= part.ndim - 1) return whole.data.set(part.data.subarray(from, from + last), start);
+    for (let i = 0; i < part.shape[axis]; i++)
+      copied(axis + 1, from + i * part.strides[axis], start + i * whole.strides[axis]);
+  };
+  copied(0, 0, 0);
 }

@@ -66,27 +66,23 @@ export async function qmatmul(call, givenA, givenB, options) {
 /** Compute `c` in pieces, one matrix of the batch at a time. @param {any} core @param {Call} call @param {Data} a @param {Data} b @param {Scheme} scheme @param {Data} c */
 async function multiply(core, call, a, b, scheme, c) {
   const [m, k, n] = [a.rows, a.columns, b.columns];
-  const { row, column } = multipliers(scheme, c.dtype);
-  const scalar = row === null && column !== null && column.length === 1;
+  const { row, column, multiplier } = multipliers(scheme, c.dtype);
   const settings = {
     zero_a: scheme.zeroA.scalar ? scheme.zeroA.values[0] : null,
     zero_b: scheme.zeroB.scalar ? scheme.zeroB.values[0] : null,
     zero_c: scheme.zeroC,
-    multiplier: scalar ? column[0] : [0, 0],
+    multiplier,
     scaled_rows: row !== null,
-    scaled_columns: column !== null && !scalar,
+    scaled_columns: column !== null,
     bias: scheme.bias !== null,
   };
   const types = [a, b, c].map((each) => call.element(each.dtype));
   const whole = make(core.Quantized, [m, n, k, ...types, new core.Operand(k), new core.Operand(n)], settings);
   const terms = [];
   if (whole.by_row) terms.push(new Labelled(termsArray(scheme.zeroA, row, null, m), "mt", false));
-  if (whole.by_column)
-    terms.push(new Labelled(termsArray(scheme.zeroB, scalar ? null : column, scheme.bias, n), "nt", false));
-  const compute = (/** @type {DeviceArray[]} */ [x, y, ...more], /** @type {DeviceArray} */ into) => {
-    [x, y, into] = [x, y, into].map((each) => (each.ndim > 2 ? each.slice(...Array(each.ndim - 2).fill(0)) : each));
-    return call.run(core.quantized_of(whole, x, y, into, ...more), [x, y, into, ...more]);
-  };
+  if (whole.by_column) terms.push(new Labelled(termsArray(scheme.zeroB, column, scheme.bias, n), "nt", false));
+  const compute = (/** @type {DeviceArray[]} */ [x, y, ...more], /** @type {DeviceArray} */ into) =>
+    call.run(core.quantized_of(whole, x, y, into, ...more), [x, y, into, ...more]);
   const left = new Labelled(await readable(call, a), `${LETTERS}mk`);
   const right = new Labelled(await readable(call, b), `${LETTERS}kn`);
   const result = new Labelled(c, `${LETTERS}mn`, false);
@@ -113,16 +109,10 @@ export class BlockWeights {
     this.words = words;
     this.scales = scales;
     this.zeros = zeros;
-  }
-
-  /** Shape, bits and block size as text: what the plan of a product depends on, besides the layouts of the parts. */
-  get kind() {
-    return `${this.shape}x${this.bits}/${this.block}`;
-  }
-
-  /** @returns {[Data, Data, Data]} words, scales and zero points */
-  get parts() {
-    return [this.words, this.scales, this.zeros];
+    /** @type {[Data, Data, Data]} words, scales and zero points */
+    this.parts = [words, scales, zeros];
+    /** Shape, bits and block size as text: what the plan of a product depends on, besides the layouts of the parts. */
+    this.kind = `${shape}x${bits}/${block}`;
   }
 
   /** Copy the weights to a device, so that products do not upload them each time. @param {import("../engine/device.js").Device} device @returns {Promise<BlockWeights>} to be freed with `free()` */

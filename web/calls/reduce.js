@@ -4,7 +4,7 @@
 import { DeviceArray } from "../engine/array.js";
 import { ELEMENTS, HostArray, sizeOf } from "../host.js";
 import { make } from "../python.js";
-import { sumOverK } from "./float64.js";
+import { sumOverK } from "./gemm.js";
 import { dense, isGiven, laidOut, permuted, reshaped, viewOf } from "./operands.js";
 import { flag, number } from "./options.js";
 import { Labelled, inPieces, maxPiece } from "./pieces.js";
@@ -33,7 +33,11 @@ export async function reduce(call, given, op, options) {
   const out = core.reduced_dtype(operation, xs, asked, axis, axes).name;
   core.check_device(operation, call.element(x.dtype), call.device.capabilities.features, call.device.capabilities.name);
   const shape = core.reduced_shape(x, axes, flag("keepdims", options.keepdims));
-  if (!x.size) return filled(call, x, shape, own ? own.none(x.dtype) : core.of_nothing(operation, x, axes), out);
+  const onSide = async (/** @type {HostArray} */ y) => (x instanceof DeviceArray ? call.device.array(y) : y);
+  if (!x.size) {
+    const value = own ? own.none(x.dtype) : core.of_nothing(operation, x, axes);
+    return onSide(new HostArray(new Float32Array(sizeOf(shape)).fill(value), shape, "float32").as(out));
+  }
   const pieces = await eachAsIkj(call, xs, axes);
   const inParts = pieces.some((piece) => partLength(call, piece) < piece[0].shape[1]);
   const all = await call.result([sizeOf(shape)], out, x instanceof DeviceArray && !inParts);
@@ -41,15 +45,7 @@ export async function reduce(call, given, op, options) {
     const [outer, , inner] = piece[0].shape;
     await reduceInto(call, operation, piece, viewOf(all, [outer, inner], [inner, 1], at * outer * inner), own);
   }
-  const result = inParts && x instanceof DeviceArray ? await call.device.array(/** @type {HostArray} */ (all)) : all;
-  return reshaped(result, shape);
-}
-
-/** @param {Call} call @param {Data} x @param {number[]} shape @param {number} value @param {ElementType} out @returns {Promise<Data>} an array of this value on the side of x */
-async function filled(call, x, shape, value, out) {
-  const array = new HostArray(new Float32Array(sizeOf(shape)).fill(value), shape, "float32").as(out);
-  call.complete = false;
-  return x instanceof DeviceArray ? call.device.array(array) : array;
+  return reshaped(inParts ? await onSide(/** @type {HostArray} */ (all)) : all, shape);
 }
 
 /** @param {Call} call @param {Data[]} xs @returns {number} how much of k of x[i, k, j] can be reduced at once */
@@ -61,7 +57,7 @@ async function reduceInto(call, operation, xs, y, own = null) {
   const [outer, length, inner] = xs[0].shape;
   const step = partLength(call, xs);
   if (step < length) {
-    const ofParts = async (/** @type {any} */ operation, /** @type {ElementType} */ dtype) => {
+    const results = async (/** @type {any} */ operation, /** @type {ElementType} */ dtype) => {
       const parts = [];
       for (let start = 0; start < length; start += step) {
         const part = new HostArray(ELEMENTS[dtype].of(outer * inner), [outer, inner], dtype);
@@ -73,7 +69,7 @@ async function reduceInto(call, operation, xs, y, own = null) {
       return parts;
     };
     const { inParts } = await import("../reduction.js");
-    return inParts(core, operation, own, xs[0].dtype, length, step, ofParts, /** @type {HostArray} */ (y));
+    return inParts(core, operation, own, xs[0].dtype, { length, step, results }, /** @type {HostArray} */ (y));
   }
   const compute = (/** @type {DeviceArray[]} */ [from, other], /** @type {DeviceArray} */ to) => {
     if (from.dtype === "float64" && operation.multiplied) return sumOverK(call, from, to, operation.name === "mean");
@@ -95,22 +91,18 @@ export async function normalise(call, name, given, options) {
   if (!x.size) return y;
   /** @type {DeviceArray[]} */
   const vectors = [];
-  for (const vector of [options.weight, options.bias].filter(isGiven))
-    vectors.push(await vectorOf(call, vector, x.shape[axis], x.dtype));
+  for (const each of [options.weight, options.bias].filter(isGiven)) {
+    const vector = call.data(each);
+    core.check_vector(vector, x.shape[axis], call.element(x.dtype));
+    const whole = vector.offset ? await call.read(/** @type {DeviceArray} */ (vector)) : await dense(call, vector);
+    vectors.push(await call.array(whole));
+  }
   const terms = [Boolean(options.weight), Boolean(options.bias), epsilon];
   const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) =>
     call.run(core.normalisation_of(name, from, to, ...terms), [from, to, ...vectors]);
   const result = new Labelled(reshaped(y, core.ikj_shape(x, axis)), "ikj");
   await inPieces(call, compute, [new Labelled(await asIkj(call, x, axis), "ikj")], result, "ij");
   return y;
-}
-
-/** @param {Call} call @param {any} given @param {number} length @param {ElementType} dtype @returns {Promise<DeviceArray>} a weight or bias on the device, contiguous from the start of its buffer */
-async function vectorOf(call, given, length, dtype) {
-  const vector = call.data(given);
-  call.core.check_vector(vector, length, call.element(dtype));
-  const plain = !(vector instanceof DeviceArray) || (vector.contiguous && !vector.offset);
-  return call.array(plain ? vector : await call.read(vector));
 }
 
 /** `Device.gelu()`. @param {Call} call @param {any} given @param {any} options */
@@ -139,15 +131,14 @@ async function asIkj(call, x, axis) {
   return layout ? laidOut(x, layout) : asIkj(call, await dense(call, x), axis);
 }
 
-/** @param {Call} call @param {Data[]} xs of one shape @param {number[]} axes @returns {Promise<Data[][]>} views x[i, k, j] of each with k along all of `axes`; their results (i, j) are consecutive in the reduction's result */
+/** @param {Call} call @param {Data[]} xs of one shape @param {number[]} axes @returns {Promise<Data[][]>} views x[i, k, j] of each, or copies in host memory, with k along all of `axes`; their results (i, j) are consecutive in the reduction's result */
 async function eachAsIkj(call, xs, axes) {
   const all = call.core.each_ikj(xs, axes);
   if (all.length) return all.map((/** @type {any[]} */ layouts) => layouts.map((layout, n) => laidOut(xs[n], layout)));
-  const hosts = [];
-  for (const x of xs) hosts.push(x instanceof DeviceArray ? await call.read(x) : x);
-  if (xs[0] instanceof DeviceArray) return eachAsIkj(call, hosts, axes);
   const { shape, size } = xs[0];
   const length = sizeOf(axes.map((axis) => shape[axis]));
-  const others = shape.map((_, axis) => axis).filter((axis) => !axes.includes(axis));
-  return [hosts.map((x) => reshaped(permuted(call, x, [...others, ...axes]), [size / length, length, 1]))];
+  const order = [...shape.keys().filter((axis) => !axes.includes(axis)), ...axes];
+  const rows = [];
+  for (const x of xs) rows.push(reshaped(await dense(call, permuted(call, x, order)), [size / length, length, 1]));
+  return [rows];
 }

@@ -7,10 +7,7 @@ import { round } from "../python.js";
 /** @import { Core } from "../bundle.js" */
 /** The number mantissa·2^-shift; the mantissa has 31 bits, the highest one set. @typedef {[mantissa: number, shift: number]} FixedPoint */
 /** One value for all rows or columns (`scalar`), or one for each. @typedef {{values: number[], scalar: boolean}} Terms */
-/**
- * The checked scales, zero points and bias of a product; `scaleC` is null if the result is not requantised.
- * @typedef {{scaleA: Terms, zeroA: Terms, scaleB: Terms, zeroB: Terms, scaleC: number | null, zeroC: number, bias: Int32Array | null}} Scheme
- */
+/** What was checked of a product; `scaleC` is null if the result is not requantised. @typedef {{scaleA: Terms, zeroA: Terms, scaleB: Terms, zeroB: Terms, scaleC: number | null, zeroC: number, bias: Int32Array | null}} Scheme */
 
 const MANTISSA_BITS = 31;
 const MAX_SHIFT = 62; // for a 32-bit sum times a 31-bit mantissa
@@ -76,23 +73,21 @@ function fixed(value) {
 const clamped = ([mantissa, shift]) => [shift > MAX_SHIFT ? 0 : mantissa, clip(shift, 1, MAX_SHIFT)];
 
 const bits = new DataView(new ArrayBuffer(4));
-/** @param {number} x @returns {[number, number]} the bits of the nearest float32 */
+/** @param {number} x @returns {FixedPoint} in its place, the bits of the nearest float32 */
 const bitsOf = (x) => (bits.setFloat32(0, x), [bits.getInt32(0), 0]);
 
-/**
- * @param {Scheme} scheme @param {string} out
- * @returns {{row: [number, number][] | null, column: [number, number][] | null}} the multipliers of rows and of columns, two int32
- *   each; a single multiplier for the whole result is the only one of `column`
- */
+/** @param {Scheme} scheme @param {string} out @returns the multipliers of rows and of columns, or the only one, two int32 each */
 export function multipliers({ scaleA, scaleB, scaleC }, out) {
-  if (out === "int32") return { row: null, column: null };
+  /** @type {{row: FixedPoint[] | null, column: FixedPoint[] | null, multiplier: FixedPoint}} */
+  const none = { row: null, column: null, multiplier: [0, 0] };
+  if (out === "int32") return none;
   const factor = out === "float32" ? bitsOf : fixed;
-  const by = scaleC ?? 1;
-  if (!scaleA.scalar && !scaleB.scalar)
-    return { row: scaleA.values.map(factor), column: scaleB.values.map((b) => factor(b / by)) };
   const whole = (/** @type {number} */ x) => (out === "float32" ? bitsOf(x) : clamped(fixed(x)));
-  if (!scaleA.scalar) return { row: scaleA.values.map((a) => whole((a * scaleB.values[0]) / by)), column: null };
-  return { row: null, column: scaleB.values.map((b) => whole((scaleA.values[0] * b) / by)) };
+  const [a, b, by] = [scaleA.values, scaleB.values, scaleC ?? 1];
+  if (!scaleA.scalar && !scaleB.scalar) return { ...none, row: a.map(factor), column: b.map((x) => factor(x / by)) };
+  if (!scaleA.scalar) return { ...none, row: a.map((x) => whole((x * b[0]) / by)) };
+  if (!scaleB.scalar) return { ...none, column: b.map((x) => whole((a[0] * x) / by)) };
+  return { ...none, multiplier: whole((a[0] * b[0]) / by) };
 }
 
 /** Operands of a product of this shape with k = 1, as good as those with k = 0: A holds its zero points. @param {Scheme} scheme @param {HostArray["dtype"][]} types @param {number[]} shape @returns {HostArray[]} */
@@ -110,7 +105,7 @@ export function termsArray(zero, multiplier, bias, length) {
   const data = new Int32Array(4 * length);
   for (let i = 0; i < length; i++) {
     data[4 * i] = zero.values[zero.scalar ? 0 : i];
-    if (multiplier) data.set(multiplier[multiplier.length === 1 ? 0 : i], 4 * i + 1);
+    if (multiplier) data.set(multiplier[i], 4 * i + 1);
     if (bias) data[4 * i + 3] = bias[i];
   }
   return new HostArray(data, [length, 4], "int32");
@@ -118,11 +113,7 @@ export function termsArray(zero, multiplier, bias, length) {
 
 // Numbers to integers
 
-/**
- * Quantise blocks of numbers, as `spread()` in Python: each block has a scale and a zero point.
- * @param {Float32Array} x @param {number} block @param {number} bottom @param {number} top @param {boolean} symmetric
- * @returns {{q: Int32Array, scales: Float32Array, zeros: Int32Array}}
- */
+/** Quantise blocks of numbers, as `spread()` in Python: each has a scale and a zero point. @param {Float32Array} x @param {number} block @param {number} bottom @param {number} top @param {boolean} symmetric */
 export function spread(x, block, bottom, top, symmetric) {
   const blocks = x.length / block;
   const [q, scales, zeros] = [new Int32Array(x.length), new Float32Array(blocks), new Int32Array(blocks)];

@@ -219,11 +219,14 @@ def problem_of(
 
 
 def quantized_of(template: Quantized, a: Strided, b: Strided, c: Strided, *terms: Strided) -> Quantized:
-    """Return `template` for these matrices, which kernels can read, a dense result, and the terms of its rows."""
+    """Return `template` for these matrices, which kernels can read, a dense result, and the terms of its rows.
+
+    Further axes have length 1.
+    """
     left, right = matrix_operand(a), matrix_operand(b)
     assert left, "made readable before"
     assert right
-    m, n = c.shape
+    m, n = c.shape[-2:]
     return replace(template, m=m, n=n, a=left, b=right, starts=starts_of(c, *terms))
 
 

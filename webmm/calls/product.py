@@ -12,23 +12,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from webmm import choose
 from webmm.arguments.arrays import element_of
-from webmm.arguments.products import (
-    batch_axes,
-    bias_kind,
-    check_stored_once,
-    matrix_shape,
-    problem_of,
-    problems,
-    result_shape,
-    row_major,
-    shape_with,
-)
+from webmm.arguments.products import bias_kind, check_stored_once, matrix_shape, result_shape, shape_with
 from webmm.calls.executor import Data, Progress, shrinking
 from webmm.calls.operands import Temporaries, operands_of
 from webmm.calls.planned import planned
 from webmm.calls.streamed import OVERLAP, StreamedProduct
-from webmm.choose.gemm import pieces
-from webmm.choose.limits import dispatch_limits
+from webmm.choose.dispatches import product_dispatches
 from webmm.config import Precision, Tune
 from webmm.dtypes import DType, dtype_of
 from webmm.engine.aliasing import check_separate, overlap
@@ -302,18 +291,8 @@ def dispatches(
     batch = c.shape[:-2]
     a, b = (temporary.readable(x) for x in (a, b))
     a, b = a.broadcast_to((*batch, *a.shape[-2:])), b.broadcast_to((*batch, *b.shape[-2:]))
-    given = c
-    a, b, c, kind = row_major(a, b, c, epilogue.bias)
-    operands = operands if c is given else [x.mT for x in operands]
-    offset, precision = 0 if bias is None else bias.offset, settings.precision or temporary.device.settings.precision
-    first = problem_of(a, b, c, offset, replace(epilogue, bias=kind), precision, *operands)
-    device, limits, found = temporary.device, dispatch_limits(temporary.device, a.element), []
-    for problem in problems(first, batch_axes(a, b, c, *operands)):
-        for piece in pieces(problem, device, limits):
-            size, sums = piece.problem.m * piece.problem.n, problem.dtype.sums
-            into = temporary.sum(size, sums) if piece.apart and not piece.last else c
-            added = temporary.sum(size, sums) if piece.apart and piece.last else bias
-            more = [added] if piece.problem.bias and added is not None else []
-            more += operands if piece.problem.spreads else []
-            found.append((piece.problem, (a, b, into, *more)))
-    return found
+    precision = settings.precision or temporary.device.settings.precision
+    return [
+        (each.problem, tuple(temporary.sum(each.size, each.sums) if x is None else x for x in each.arrays))
+        for each in product_dispatches((a, b, c), bias, epilogue, precision, operands, temporary.device)
+    ]

@@ -124,7 +124,6 @@ def _multiply(temporary: Temporaries, a: Data, b: Data, scheme: Scheme, c: Data)
 
     def compute(a: Array, b: Array, *others: Array) -> None:
         *terms, c = others
-        a, b, c = (x[(0,) * (x.ndim - 2)] if x.ndim > 2 else x for x in (a, b, c))
         choose.run(quantized_of(template, a, b, c, *terms), c.device, a, b, c, *terms)
 
     rows_and_columns = ["mt"] * template.by_row + ["nt"] * template.by_column

@@ -23,8 +23,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.arguments.buffers": ("check_buffers",),
     "webmm.arguments.pieces": ("in_place",),
     "webmm.arguments.products": (
-        *("batch_axes", "bias_kind", "check_in_place", "check_operands", "matrix_operand"),
-        *("matrix_shape", "problem_of", "problems", "row_major", "shape_with"),
+        *("bias_kind", "check_in_place", "check_operands", "matrix_operand", "matrix_shape", "shape_with"),
     ),
     "webmm.arguments.rows": (
         *("axes_of", "check_vector", "each_ikj", "ikj", "ikj_shape", "normalisation_of", "of_nothing"),
@@ -32,7 +31,8 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     ),
     "webmm.arguments.views": ("broadcast", "sliced", "transposed"),
     "webmm.choose": ("candidates",),
-    "webmm.choose.gemm": ("attainable", "pieces"),
+    "webmm.choose.dispatches": ("product_dispatches",),
+    "webmm.choose.gemm": ("attainable",),
     "webmm.choose.limits": ("dispatch_limits", "largest_buffer", "most_at_once", "moving_limits"),
     "webmm.choose.tables": ("model_of",),
     "webmm.choose.tuned": ("refusal",),

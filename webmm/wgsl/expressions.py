@@ -33,12 +33,12 @@ from webmm.wgsl.compiler import WHOLE as WHOLE
 from webmm.wgsl.compiler import Compiled as Compiled
 from webmm.wgsl.compiler import kind_of as kind_of
 from webmm.wgsl.compiler import shown as shown
+from webmm.wgsl.grammar import constant_of
 
 NUMPY: Mapping[str, type[np.generic]] = {REAL: np.float32, WHOLE: np.int32, TRUTH: np.bool_}
 MAX_PARTS = 2000  # names, literals, operators and calls; a thousand tanh() compile for seconds on a CPU
 LARGEST = 2**12  # bits of an integer of literals
 NOTHING: dict[str, Any] = {"__builtins__": {}}
-PLAIN = 2.0**16  # the largest literal in WGSL, and the inverse of the smallest: products of seven do not overflow
 
 
 @dataclass(frozen=True)
@@ -201,16 +201,9 @@ def bits(value: Any) -> int:
 
 
 def constant(value: Any, kind: str) -> Compiled:
-    """Return a constant. Compilers must not know those that WGSL cannot write, nor 0 and numbers of unusual size:
-    lavapipe compiles x / 0.0 to |x|, and x * 1e30 * 1e30 to x * ∞.
-    """
+    """Return a constant."""
     number = NUMPY[kind](value)
-    if kind == TRUTH:
-        return Compiled("true" if number else "false", kind, value=number)
-    if kind == WHOLE:
-        return Compiled(f"i32({number})", kind, value=number)
-    wgsl = f"f32({float(number)!r})" if 1 / PLAIN <= abs(number) <= PLAIN else f"constant_f32(0x{bits(number):08x}u)"
-    return Compiled(wgsl, kind, value=number, depth=2)
+    return constant_of(number, kind, repr(float(number)), f"{bits(number):08x}" if kind == REAL else "")
 
 
 def tree_of(text: str) -> Node:

@@ -6,6 +6,7 @@ module is in the translated subset (docs/page.md).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from webmm.wgsl.compiler import (
     NOT,
     REAL,
     SIGNATURES,
+    TRUTH,
     WHOLE,
     Compiled,
     Literal,
@@ -26,6 +28,7 @@ from webmm.wgsl.compiler import (
     shown,
 )
 
+PLAIN = 2.0**16  # the largest literal in WGSL, and the inverse of the smallest: products of seven do not overflow
 DIGITS = "0123456789"
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
 SIGNS = ("==", "!=", "<=", ">=", "<<", ">>", "**", "//", *"-+*/%<>&|^~(),.[]")
@@ -262,8 +265,40 @@ def names_of(node: Node) -> list[str]:
     return [node.word] if node.form == "name" else [name for x in node.terms for name in names_of(x)]
 
 
-def numbers_of(computed: Callable[[str, list[Any]], Any], constant: Callable[[Any, str], Compiled]) -> Numbers:
-    """Return what the compiler asks of numbers, from how JavaScript computes an operation and writes a constant."""
+def constant_of(value: Any, kind: str, digits: str, bits: str) -> Compiled:
+    """Return a constant; of a float with its digits, and its bits in hexadecimal.
+
+    Compilers must not know those that WGSL cannot write, nor 0 and numbers of unusual size: lavapipe compiles x / 0.0
+    to |x|, and x * 1e30 * 1e30 to x * ∞.
+    """
+    if kind == TRUTH:
+        return Compiled("true" if value else "false", kind, value=value)
+    if kind == WHOLE:
+        return Compiled(f"i32({value})", kind, value=value)
+    size = abs(value)
+    wgsl = f"f32({digits})" if 1 / PLAIN <= size <= PLAIN else f"constant_f32(0x{bits}u)"
+    return Compiled(wgsl, kind, value=value, depth=2)
+
+
+def numbers_of(
+    computed: Callable[[str, list[Any]], Any],
+    rounded: Callable[[float], float],
+    digits: Callable[[float], str],
+    bits: Callable[[float], str],
+) -> Numbers:
+    """Return what the compiler asks of numbers, from how JavaScript computes an operation, rounds and writes floats."""
+
+    def constant(value: Any, kind: str) -> Compiled:
+        if kind == TRUTH:
+            return constant_of(bool(value), kind, "", "")
+        if kind == WHOLE:
+            if value != math.floor(value) or value < -(2**31) or value >= 2**31:
+                raise ProblemError(f"{value} does not fit int32")
+            return constant_of(value, kind, "", "")
+        number = rounded(value)
+        if math.isfinite(value) and not math.isfinite(number):
+            raise ProblemError(f"{value} does not fit float32")
+        return constant_of(number, kind, digits(number), bits(number))
 
     def of_literals(operation: str, given: list[Literal]) -> Literal:
         if operation in DIVISIONS and not given[1].value:
