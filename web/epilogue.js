@@ -68,12 +68,11 @@ export class Epilogue {
     const operands = this.parts.map((x) => call.data(x));
     const compiler = await device.bundle.module("compiler.js");
     let at = 0;
-    const links = this.links.map((link) => {
-      const { text, wgsl, numbers, arrays } = link;
+    const links = this.links.map(({ text, wgsl, numbers, arrays }) => {
       if (wgsl) return make(core.Link, [text, text, 0, [], true]); // in Python with a function of NumPy
       const kinds = arrays.map((name) => {
         const { dtype } = operands[at++];
-        return compiler.checked_kind(text, name, dtype, call.core.DTYPES.get(dtype) ?? null);
+        return compiler.checked_kind(text, name, dtype, core.DTYPES.get(dtype) ?? null);
       });
       return compiler.link_of(text, numbers, arrays, kinds, numbersOf(compiler));
     });

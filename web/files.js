@@ -132,7 +132,9 @@ export async function applyToFiles(device, op, operands, options = {}) {
   const pieces = piecesOf(device, letters, operands, shape, memory);
   const [{ dtype, columns: inner }] = operands;
   const read = (/** @type {At} */ at) => Promise.all(operands.map((x, i) => x.read(...rangesOf(x, letters[i], at))));
-  const result = new Result(shape, write);
+  /** @type {[position: number, part: Blob][]} */
+  const kept = []; // of the result, unless `write` takes it
+  const put = writer(shape, write ?? ((bytes, at) => kept.push([at, new Blob([/** @type {any} */ (bytes)])])));
   let next = read(pieces[0]);
   /** @type {DeviceArray | null} */
   let sum = null; // of the products along k so far
@@ -149,14 +151,14 @@ export async function applyToFiles(device, op, operands, options = {}) {
         const found = await sum.read();
         sum.free();
         sum = null;
-        await result.put(op === "gemm" ? found.as(dtype) : found, at.get("m")?.[0] ?? 0, at.get("n")?.[0] ?? 0);
+        await put(op === "gemm" ? found.as(dtype) : found, at.get("m")?.[0], at.get("n")?.[0]);
       }
       await progress?.(i + 1, pieces.length);
     }
   } finally {
     sum?.free();
   }
-  return result.finished();
+  return write ? null : NpyFile.open(new Blob(kept.sort(([a], [b]) => a - b).map(([, part]) => part)));
 }
 
 /** @param {string} op @param {number} axis @returns {string[]} the letters of the axes of the operands and of the result, with "1" for an axis of length 1; m and n are cut, and k of a product */
@@ -210,38 +212,21 @@ async function onDevice(device, operands, hosts, compute) {
   }
 }
 
-/** The .npy file of a result, whose pieces come in any order: written by a function, or kept. */
-class Result {
-  /** @type {[position: number, part: Blob][]} */
-  #kept = [];
-  #head = new Uint8Array();
-
-  /** @param {[number, number]} shape @param {Write} [write] */
-  constructor(shape, write) {
-    this.shape = shape;
-    this.given = write;
-    this.write = write ?? ((bytes, position) => this.#kept.push([position, new Blob([/** @type {any} */ (bytes)])]));
-  }
-
-  /** Add a piece. @param {HostArray} piece @param {number} row @param {number} column of its first element */
-  async put({ data, shape, dtype }, row, column) {
-    if (!this.#head.length) {
+/** @param {[number, number]} shape of a result @param {Write} write @returns what writes a piece, given the row and the column of its first element, into a .npy file */
+function writer(shape, write) {
+  let head = new Uint8Array();
+  return async (/** @type {HostArray} */ piece, row = 0, column = 0) => {
+    const { data, dtype } = piece;
+    if (!head.length) {
       const type = Object.keys(TYPES).find((name) => TYPES[name] === dtype);
-      this.#head = npyHead(type ?? "", this.shape);
-      await this.write(this.#head, 0);
+      head = npyHead(type ?? "", shape);
+      await write(head, 0);
     }
     const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
-    const [lines, columns] = [shape[1] === this.shape[1] ? 1 : shape[0], this.shape[1]];
+    const lines = piece.columns === shape[1] ? 1 : piece.rows;
     for (let i = 0; i < lines; i++) {
       const line = bytes.subarray((i * bytes.length) / lines, ((i + 1) * bytes.length) / lines);
-      await this.write(line, this.#head.length + ((row + i) * columns + column) * ELEMENTS[dtype].itemsize);
+      await write(line, head.length + ((row + i) * shape[1] + column) * ELEMENTS[dtype].itemsize);
     }
-  }
-
-  /** @returns {Promise<NpyFile | null>} the whole file; null if it was written */
-  async finished() {
-    if (this.given) return null;
-    const file = new Blob(this.#kept.sort(([a], [b]) => a - b).map(([, part]) => part)); // which browsers keep on disk if it is large
-    return NpyFile.open(file);
-  }
+  };
 }

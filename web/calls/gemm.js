@@ -6,7 +6,7 @@ import { like } from "../engine/transfer.js";
 import { ProblemError } from "../errors.js";
 import { HostArray } from "../host.js";
 import { make } from "../python.js";
-import { asMatrices, dense, forward, isGiven, readable, reshaped, transposed } from "./operands.js";
+import { asMatrices, dense, forward, isGiven, noTerms, readable, reshaped, transposed } from "./operands.js";
 import { flag, number, oneOf } from "./options.js";
 import { LETTERS, Labelled, inPieces } from "./pieces.js";
 
@@ -15,6 +15,7 @@ import { LETTERS, Labelled, inPieces } from "./pieces.js";
 /** @import { Call } from "../engine/plans.js" */
 /** @import { ElementType } from "../host.js" */
 /** @import { Python } from "../bundle.js" */
+/** Settings of the products of a call, and its array for partial sums, if there is one. @typedef {{precision: string, kernel?: any, sums?: DeviceArray}} Settings */
 
 export const [MATMUL, GEMM] = [
   "bias activation residual alpha outDtype precision transposeA transposeB kernel config",
@@ -61,9 +62,8 @@ export async function activationOf(call, activation) {
 
 /**
  * Compute `c`; host operands that exceed a limit are cut into pieces.
- * @param {Call} call @param {Data} a @param {Data} b @param {Data} c
- * @param {(Data | null)[]} more the bias, the residual, and the operands of the activation
- * @param {Python} terms a translated `Terms` @param {{precision: string, kernel: any}} settings
+ * @param {Call} call @param {Data} a @param {Data} b @param {Data} c @param {(Data | null)[]} more the bias, the residual, and the operands of the activation
+ * @param {Python} terms a translated `Terms` @param {Settings} settings
  */
 async function fill(call, a, b, c, [bias, residual, ...over], terms, settings) {
   const given = [bias, residual, ...over].filter((x) => x !== null);
@@ -90,49 +90,36 @@ export async function gemm(call, a, b, c, options) {
   core.check_in_place(a, b, c);
   const given = { alpha: number("alpha", options.alpha, 1), beta: number("beta", options.beta, 0) };
   const { precision = core.PRECISIONS[0] } = options;
-  if (c.size) await multiply(call, a, b, c, null, make(core.Terms, [], given), { precision, kernel: undefined });
+  if (c.size) await multiply(call, a, b, c, null, make(core.Terms, [], given), { precision });
   return c;
 }
 
 /**
  * Queue c ← activation(alpha·a·b + bias) + beta·c, for arrays of at least two axes.
  * @param {Call} call @param {Data} a @param {Data} b @param {DeviceArray} c @param {DeviceArray | null} bias
- * @param {Python} terms a translated `Terms` @param {{precision: string, kernel: any}} settings
- * @param {Data[]} [spread] operands of the activation, which broadcast to `c`
+ * @param {Python} terms a translated `Terms` @param {Settings} settings @param {Data[]} [spread] operands of the activation, which broadcast to `c`
  */
-export async function multiply(call, a, b, c, bias, terms, { precision, kernel }, spread = []) {
+export async function multiply(call, a, b, c, bias, terms, settings, spread = []) {
   const operands = [];
-  for (const x of a.columns ? [a, b] : await zeroOperands(call, a, b)) {
+  for (const x of a.columns ? [a, b] : await noTerms(call, a, b)) {
     const array = await call.array(await readable(call, x));
     operands.push(array.broadcastTo(...c.shape.slice(0, -2), ...array.shape.slice(-2)));
   }
   const over = [];
   for (const x of spread) over.push((await call.array(await forward(call, x))).broadcastTo(...c.shape));
   const described = call.device.choices.described;
-  const dispatches = call.core.product_dispatches([...operands, c], bias, terms, precision, over, described);
-  for (const { problem, arrays, size, sums: of } of dispatches) {
+  const dispatches = call.core.product_dispatches([...operands, c], bias, terms, settings.precision, over, described);
+  for (const { problem, arrays, size, sums } of dispatches) {
     const given = [];
-    for (const x of arrays) given.push(x ?? (await partialSums(call, size, of.name)));
-    await call.run(problem, given, kernel);
+    for (const x of arrays) given.push(x ?? (await partialSums(call, settings, size, sums.name)));
+    await call.run(problem, given, settings.kernel);
   }
 }
 
-/** @type {WeakMap<Call, DeviceArray>} the array for partial sums over k of each call */
-const sums = new WeakMap();
-
-/** @param {Call} call @param {number} size @param {ElementType} dtype @returns {Promise<DeviceArray>} the call's array for partial sums, with at least `size` elements */
-async function partialSums(call, size, dtype) {
-  const known = sums.get(call);
-  if (known && known.size >= size) return known;
-  const made = call.own(await call.empty([size], dtype));
-  sums.set(call, made);
-  return made;
-}
-
-/** For k = 0: operands of zeros with k = 1, whose product is the same. @param {Call} call @param {Data} a @param {Data} b */
-async function zeroOperands(call, a, b) {
-  const zero = await call.array(new HostArray(new Float32Array(1), [1], "float32"), a.dtype);
-  return [zero.broadcastTo(...a.shape.slice(0, -1), 1), zero.broadcastTo(...b.shape.slice(0, -2), 1, b.columns)];
+/** @param {Call} call @param {Settings} settings @param {number} size @param {ElementType} dtype @returns {Promise<DeviceArray>} the call's array for partial sums over k, with at least `size` elements */
+async function partialSums(call, settings, size, dtype) {
+  if (!settings.sums || settings.sums.size < size) settings.sums = call.own(await call.empty([size], dtype));
+  return settings.sums;
 }
 
 /** Copy `from` into `to`, which is dense, converting the dtype. @param {Call} call @param {Data} from @param {DeviceArray} to */
@@ -150,7 +137,7 @@ export async function sumOverK(call, x, y, mean) {
   const [outer, length, inner] = x.shape;
   const ones = await call.array(new HostArray(new Float64Array(length).fill(1), [1, length], "float64"));
   const terms = make(call.core.Terms, [], { alpha: mean ? 1 / length : 1 });
-  const settings = { precision: "highest", kernel: undefined };
+  const settings = { precision: "highest" };
   if (inner === 1) await multiply(call, x.slice(null, null, 0), ones.mT, y, null, terms, settings);
   else await multiply(call, ones, x, y.reshape(outer, 1, inner), null, terms, settings);
 }

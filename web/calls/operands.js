@@ -58,6 +58,12 @@ export const dense = async (call, x) => (x.contiguous ? x : call.read(/** @type 
 export const readable = async (call, x) =>
   x instanceof DeviceArray && call.core.matrix_operand(x) === null ? call.read(x) : x;
 
+/** For k = 0: operands of zeros with k = 1, whose product is the same. @param {Call} call @param {Data} a @param {Data} b @returns {Promise<Data[]>} */
+export const noTerms = async (call, a, b) => [
+  await call.result([...a.shape.slice(0, -1), 1], a.dtype, false),
+  await call.result([...b.shape.slice(0, -2), 1, b.columns], b.dtype, false),
+];
+
 /** @param {Call} call @param {Data} x @returns {Promise<Data>} the array if it has no negative strides, else a copy in host memory */
 export const forward = async (call, x) =>
   x instanceof DeviceArray && x.strides.some((stride) => stride < 0) ? call.read(x) : x;

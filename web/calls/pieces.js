@@ -87,11 +87,10 @@ export async function inPieces(call, compute, operands, result, along, { each = 
     };
     try {
       const arrays = [];
-      for (const operand of operands) {
-        const one = operand.within(piece);
-        const { data } = one;
-        const host = data instanceof DeviceArray && !one.inPlace(call, binding) ? await call.read(data) : data;
-        arrays.push(host instanceof DeviceArray ? host : await own(device.array(host)));
+      for (const one of operands.map((operand) => operand.within(piece))) {
+        const inPlace = one.onHost || one.inPlace(call, binding);
+        const data = inPlace ? one.data : await call.read(/** @type {DeviceArray} */ (one.data));
+        arrays.push(data instanceof DeviceArray ? data : await own(device.array(data)));
       }
       const ranges = into.ranges(piece);
       const lengths = ranges.map(([from, to]) => to - from);

@@ -6,20 +6,11 @@ import { DeviceArray } from "../engine/array.js";
 import { ProblemError } from "../errors.js";
 import { HostArray, sizeOf } from "../host.js";
 import { make, repr } from "../python.js";
-import { asMatrices, isGiven, readable, reshaped, rowsOf } from "./operands.js";
+import { asMatrices, isGiven, noTerms, readable, reshaped, rowsOf } from "./operands.js";
 import { activationOf } from "./gemm.js";
 import { checkOptions, flag } from "./options.js";
 import { LETTERS, Labelled, inPieces } from "./pieces.js";
-import {
-  checkSums,
-  checkedBias,
-  checkedScale,
-  checkedZero,
-  multipliers,
-  noTerms,
-  spread,
-  termsArray,
-} from "./scheme.js";
+import { checkSums, checkedBias, checkedScale, checkedZero, multipliers, spread, termsArray } from "./scheme.js";
 
 /** @import { Data } from "./operands.js" */
 /** @import { Call } from "../engine/plans.js" */
@@ -56,7 +47,10 @@ export async function qmatmul(call, givenA, givenB, options) {
   checkSums(core, scheme, k, types);
   const whole = await call.result(shape, out.name, a instanceof DeviceArray || b instanceof DeviceArray);
   if (!whole.size) return whole;
-  if (!k) [a, b] = noTerms(scheme, [a.dtype, b.dtype], shape);
+  if (!k) {
+    scheme.zeroA = { values: [0], scalar: true };
+    [a, b] = await noTerms(call, a, b);
+  }
   const tall = b.ndim === 2 && scheme.zeroA.scalar && scheme.scaleA.scalar && a.contiguous; // one product, no batch
   if (tall) await multiply(core, call, await rowsOf(call, a), b, scheme, reshaped(whole, [whole.size / n, n]));
   else await multiply(core, call, a, b, scheme, whole);
@@ -86,8 +80,7 @@ async function multiply(core, call, a, b, scheme, c) {
   const left = new Labelled(await readable(call, a), `${LETTERS}mk`);
   const right = new Labelled(await readable(call, b), `${LETTERS}kn`);
   const result = new Labelled(c, `${LETTERS}mn`, false);
-  const flops = 2 * k * c.size;
-  await inPieces(call, compute, [left, right, ...terms], result, "mn", { each: LETTERS, flops });
+  await inPieces(call, compute, [left, right, ...terms], result, "mn", { each: LETTERS, flops: 2 * k * c.size });
 }
 
 // Weights of 8 or 4 bits, with a scale and a zero point per block

@@ -12,31 +12,27 @@ import { round } from "../python.js";
 const MANTISSA_BITS = 31;
 const MAX_SHIFT = 62; // for a 32-bit sum times a 31-bit mantissa
 
-/** @param {Core} core @param {string} name @param {any} given @param {number} length @returns {Terms} */
-function terms(core, name, given, length) {
+/** @param {Core} core @param {string} name @param {any} given @param {number} length @param {(x: number) => number} rounded @param {(x: number) => boolean} fits @param {(x: number) => Error} wrong the error for a number that does not @returns {Terms} */
+function terms(core, name, given, length, rounded, fits, wrong) {
   const array = HostArray.from(given);
   const plain = typeof given === "number" || Array.isArray(given); // numbers as they are, not rounded to float32
-  const values = plain ? [given].flat(Infinity) : [...(array.dtype === "float16" ? array.floats() : array.data)];
+  const all = plain ? [given].flat(Infinity) : [...(array.dtype === "float16" ? array.floats() : array.data)];
   core.check_length(name, array.shape, array.size, length);
+  const values = all.map(rounded);
+  const first = values.find((x) => !fits(x));
+  if (first !== undefined) throw wrong(first);
   return { values, scalar: array.size === 1 };
 }
 
 /** @param {Core} core @param {string} name @param {any} given @param {number} length @returns {Terms} rounded to float32; throws ProblemError unless positive and finite */
-export function checkedScale(core, name, given, length) {
-  const { values, scalar } = terms(core, name, given, length);
-  const rounded = values.map(Math.fround);
-  const wrong = rounded.find((scale) => !(scale > 0 && Number.isFinite(scale)));
-  if (wrong !== undefined) throw core.wrong_scale(name, wrong);
-  return { values: rounded, scalar };
-}
+export const checkedScale = (core, name, given, length) =>
+  terms(core, name, given, length, Math.fround, (x) => x > 0 && x < Infinity, (x) => core.wrong_scale(name, x)); // prettier-ignore
 
 /** @param {Core} core @param {string} name @param {any} given @param {number} length @param {any} dtype a translated `DType` @returns {Terms} */
 export function checkedZero(core, name, given, length, dtype) {
-  const found = terms(core, name, given, length);
   const [bottom, top] = core.integer_range(dtype);
-  const wrong = found.values.find((zero) => !(Number.isInteger(zero) && zero >= bottom && zero <= top));
-  if (wrong !== undefined) throw core.wrong_zero(name, wrong, dtype);
-  return found;
+  const fits = (/** @type {number} */ x) => Number.isInteger(x) && x >= bottom && x <= top;
+  return terms(core, name, given, length, (x) => x, fits, (x) => core.wrong_zero(name, x, dtype)); // prettier-ignore
 }
 
 /** @param {Core} core @param {any} given @param {number} length @returns {Int32Array} */
@@ -88,16 +84,6 @@ export function multipliers({ scaleA, scaleB, scaleC }, out) {
   if (!scaleA.scalar) return { ...none, row: a.map((x) => whole((x * b[0]) / by)) };
   if (!scaleB.scalar) return { ...none, column: b.map((x) => whole((a[0] * x) / by)) };
   return { ...none, multiplier: whole((a[0] * b[0]) / by) };
-}
-
-/** Operands of a product of this shape with k = 1, as good as those with k = 0: A holds its zero points. @param {Scheme} scheme @param {HostArray["dtype"][]} types @param {number[]} shape @returns {HostArray[]} */
-export function noTerms({ zeroA: { values, scalar } }, [a, b], shape) {
-  const [rows, n] = [shape.slice(0, -1), shape[shape.length - 1]];
-  const zeros = Array.from({ length: sizeOf(rows) }, (_, i) => values[scalar ? 0 : i % values.length]);
-  return [
-    HostArray.from(zeros, { dtype: a, shape: [...rows, 1] }),
-    HostArray.from(new Int8Array(n), { shape: [1, n], dtype: b }),
-  ];
 }
 
 /** @param {Terms} zero @param {[number, number][] | null} multiplier @param {Int32Array | null} bias @param {number} length @returns {HostArray} [length, 4] int32: zero point, multiplier (two), bias of each row or column */
