@@ -21,6 +21,7 @@ import { npyHead, npyHeader } from "./matrix.js";
 /** @import { ElementType } from "./host.js" */
 /** The first element, and one past the last. @typedef {[number, number]} Range */
 /** The range along each axis, by its letter. @typedef {Map<string, Range>} At */
+/** A part of a file, and its position. @typedef {[at: number, part: BlobPart]} Part */
 /** Write bytes of the result from a position of its file on. @typedef {(bytes: Uint8Array, position: number) => unknown} Write */
 /** @typedef {"gemm" | "reduce:sum" | "reduce:mean" | "reduce:prod" | "reduce:max" | "reduce:min" | "reduce:argmax" | "reduce:argmin" | "reduce:logsumexp" | "softmax" | "layer_norm" | "rms_norm" | "gelu"} FileOp */
 
@@ -132,9 +133,9 @@ export async function applyToFiles(device, op, operands, options = {}) {
   const pieces = piecesOf(device, letters, operands, shape, memory);
   const [{ dtype, columns: inner }] = operands;
   const read = (/** @type {At} */ at) => Promise.all(operands.map((x, i) => x.read(...rangesOf(x, letters[i], at))));
-  /** @type {[position: number, part: Blob][]} */
-  const kept = []; // of the result, unless `write` takes it
-  const put = writer(shape, write ?? ((bytes, at) => kept.push([at, new Blob([/** @type {any} */ (bytes)])])));
+  /** @type {Part[]} */
+  const kept = [];
+  const put = writer(shape, write, kept);
   let next = read(pieces[0]);
   /** @type {DeviceArray | null} */
   let sum = null; // of the products along k so far
@@ -212,21 +213,23 @@ async function onDevice(device, operands, hosts, compute) {
   }
 }
 
-/** @param {[number, number]} shape of a result @param {Write} write @returns what writes a piece, given the row and the column of its first element, into a .npy file */
-function writer(shape, write) {
+/** @param {[number, number]} shape of a result @param {Write | undefined} write @param {Part[]} kept of its .npy file, if there is no function to write it @returns what stores a piece, given the row and the column of its first element */
+function writer(shape, write, kept) {
   let head = new Uint8Array();
+  const put = /** @type {(part: any, at: number) => unknown} */ (write ?? ((part, at) => kept.push([at, part])));
   return async (/** @type {HostArray} */ piece, row = 0, column = 0) => {
     const { data, dtype } = piece;
     if (!head.length) {
       const type = Object.keys(TYPES).find((name) => TYPES[name] === dtype);
       head = npyHead(type ?? "", shape);
-      await write(head, 0);
+      await put(head, 0);
     }
     const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+    const whole = write ? bytes : new Blob([/** @type {any} */ (bytes)]); // a large one is kept on disk
     const lines = piece.columns === shape[1] ? 1 : piece.rows;
     for (let i = 0; i < lines; i++) {
-      const line = bytes.subarray((i * bytes.length) / lines, ((i + 1) * bytes.length) / lines);
-      await write(line, head.length + ((row + i) * shape[1] + column) * ELEMENTS[dtype].itemsize);
+      const line = whole.slice((i * bytes.length) / lines, ((i + 1) * bytes.length) / lines);
+      await put(line, head.length + ((row + i) * shape[1] + column) * ELEMENTS[dtype].itemsize);
     }
   };
 }
