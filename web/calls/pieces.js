@@ -52,10 +52,6 @@ export class Labelled {
   }
 }
 
-/** @param {Call} call @param {Data} x @returns {number} the maximum size of a piece of `x` in bytes */
-export const maxPiece = ({ core, device }, x) =>
-  core.most_at_once(device.choices.described, device.memory, x instanceof DeviceArray);
-
 /** @param {Call} call @returns {number} the most bytes that a dispatch can bind of a buffer */
 export const bindingOf = ({ core, device }) => core.dispatch_limits(device.choices.described).binding;
 

@@ -7,7 +7,7 @@ import { make } from "../python.js";
 import { sumOverK } from "./gemm.js";
 import { dense, isGiven, laidOut, permuted, reshaped, viewOf } from "./operands.js";
 import { flag, number } from "./options.js";
-import { Labelled, inPieces, maxPiece } from "./pieces.js";
+import { Labelled, inPieces } from "./pieces.js";
 
 /** @import { Data } from "./operands.js" */
 /** @import { Call } from "../engine/plans.js" */
@@ -49,7 +49,10 @@ export async function reduce(call, given, op, options) {
 }
 
 /** @param {Call} call @param {Data[]} xs @returns {number} how much of k of x[i, k, j] can be reduced at once */
-const partLength = (call, xs) => call.core.k_at_once(xs, xs.map((x) => maxPiece(call, x))); // prettier-ignore
+function partLength({ core, device: { choices, memory } }, xs) {
+  const most = xs.map((x) => core.most_at_once(choices.described, memory, x instanceof DeviceArray));
+  return core.k_at_once(xs, most);
+}
 
 /** Reduce x[i, k, j] over k into y[i, j], which is in host memory if k has to be split into parts. @param {Call} call @param {any} operation @param {Data[]} xs @param {Data} y @param {Declared | null} [own] */
 async function reduceInto(call, operation, xs, y, own = null) {
