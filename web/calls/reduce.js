@@ -140,7 +140,7 @@ async function eachAsIkj(call, xs, axes) {
   if (all.length) return all.map((/** @type {any[]} */ layouts) => layouts.map((layout, n) => laidOut(xs[n], layout)));
   const { shape, size } = xs[0];
   const length = sizeOf(axes.map((axis) => shape[axis]));
-  const order = [...shape.keys().filter((axis) => !axes.includes(axis)), ...axes];
+  const order = [...[...shape.keys()].filter((axis) => !axes.includes(axis)), ...axes];
   const rows = [];
   for (const x of xs) rows.push(reshaped(await dense(call, permuted(call, x, order)), [size / length, length, 1]));
   return [rows];
