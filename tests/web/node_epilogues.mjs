@@ -104,7 +104,8 @@ await keep(
 );
 const { memory } = device;
 device.memory = 2048;
-for (const name of ["std", "count_nonzero"]) await keep(`parts ${name}`, await device.reduce(numbers, name));
+for (const name of ["std", "count_nonzero", "mean", "prod", "max", "argmin", "logsumexp"])
+  await keep(`parts ${name}`, await device.reduce(numbers, name));
 device.memory = memory;
 const dot = new Reduction({ map: "x * y", combine: "a + b", identity: 0 });
 const line = HostArray.from(rows.data.slice(0, 301));

@@ -117,6 +117,8 @@ def test_results_are_numpys(outcome: dict[str, Any]) -> None:
             f"{words} {where}": function(rows.astype(float), axis=axis) for where, axis in (("host", 1), ("device", 0))
         }
     expected |= {"empty": np.ones(2), "parts std": rows.std(), "parts count_nonzero": np.count_nonzero(rows)}
+    expected |= {"parts mean": rows.mean(), "parts prod": rows.prod(), "parts max": rows.max()}
+    expected |= {"parts argmin": rows.argmin(), "parts logsumexp": np.log(np.exp(rows.astype(float)).sum())}
     expected |= {"dot 2 true": (rows * rows).sum(1), "dot there": (rows * rows).sum(0)}
     expected |= dict.fromkeys(("dot 1 true", "dot 1 false"), (rows * rows[0]).sum(1))
     with np.errstate(over="ignore"):
