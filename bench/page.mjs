@@ -32,12 +32,12 @@ const module = (/** @type {string} */ name) => import(new URL(name, pathToFileUR
 const { Device } = await module("webmm.js");
 const { Bench, Operands, ladder } = await module("bench.js");
 const { PreparedCase } = await module("prepared.js");
-const { speedOf, toJson, unitOf } = await module("records.js");
-const { shape } = await module("dom.js");
+const { toJson } = await module("records.js");
 
 const gpu = create([`enable-dawn-features=${values.toggles}`]); // kept: Dawn crashes if the garbage collector frees it
 const device = await Device.open({ gpu });
 const { index } = device.bundle;
+const { size_of, speed_of, unit_of } = device.core;
 const end = performance.now() + 1e3 * Number(values.seconds);
 const records = [];
 const fragments = device.matrix.map(({ m, n, k, operands, result }) => `${m}×${n}×${k} ${operands} into ${result}`);
@@ -56,8 +56,8 @@ async function* runs() {
   const { default: ladders } = await device.bundle.module("ladders.js");
   for (const { title, [device.info.kind]: known } of ladders) {
     const cases = known.map((each) => new PreparedCase(device, each, known));
-    const sizes = [...new Set(cases.map(({ problem }) => shape(problem)))].slice(-Number(values.sizes));
-    for (const on of cases.filter(({ problem }) => sizes.includes(shape(problem)))) {
+    const sizes = [...new Set(cases.map(({ problem }) => size_of(problem)))].slice(-Number(values.sizes));
+    for (const on of cases.filter(({ problem }) => sizes.includes(size_of(problem)))) {
       const { problem } = on;
       if (problem.dtype in index.dtypes && !stored.includes(problem.dtype)) continue;
       yield [title, problem, on.stages, () => on.load()];
@@ -69,13 +69,13 @@ async function* runs() {
 for await (const [title, problem, kernels, prepare] of runs()) {
   if (values.only && !values.only.split(",").includes(title)) continue;
   if (performance.now() > end) break;
-  console.log(`${title}, ${shape(problem)} ${problem.dtype}`);
+  console.log(`${title}, ${size_of(problem)} ${problem.dtype}`);
   const bench = new Bench(device);
   let i = 0;
   for await (const record of ladder(bench, kernels, problem, prepare)) {
     records.push(record);
     const { label } = kernels[i++];
-    const speed = record.gflops ? `${speedOf(record).toPrecision(4)} ${unitOf(record)}` : `${record.status}: ${record.reason}`;
+    const speed = record.gflops ? `${speed_of(record).toPrecision(4)} ${unit_of(record)}` : `${record.status}: ${record.reason}`;
     console.log(`  ${label.padEnd(22)} ${speed}`);
   }
   writeFileSync(output, toJson(records, { command, date: new Date().toISOString().slice(0, 10) }));

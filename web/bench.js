@@ -7,7 +7,6 @@ import { wall } from "./engine/timing.js";
 import { DeviceLostError, ShaderError, TimeoutError, UnsupportedError, inWords } from "./errors.js";
 import { ELEMENTS, HostArray } from "./host.js";
 import { Matrix } from "./matrix.js";
-import { shape, speedOf, unitOf } from "./ops.js";
 import { flopsOf, within } from "./webmm.js";
 
 /** @import { Device, DeviceArray, Kernel, Problem, RunRecord, Roofline, Launch, Task } from "./webmm.js" */
@@ -183,14 +182,25 @@ export class Bench {
     }
   }
 
+  /** Check and time a kernel on a case of its own, which is freed at the end. @template {Stage} K @param {K} kernel @param {Promise<Case<K>>} loading */
+  async measure(kernel, loading) {
+    const on = await loading;
+    try {
+      return await this.run(kernel, on);
+    } finally {
+      on.free();
+    }
+  }
+
   /** @template {Stage} K @param {K} kernel @param {Case<K>} on @returns {Promise<string | null>} why the kernel is skipped, or null */
   async #tooSlow(kernel, on) {
     if (this.limit === Infinity) return null;
     const rate = this.#rates.get(kernel.label) ?? (await this.#probe(kernel, on));
     const predicted = flopsOf(on.problem) / rate;
     if (predicted <= this.limit) return null;
-    const speed = speedOf({ ...on.problem, gflops: rate / 1e9 }).toPrecision(2);
-    return `one run would take about ${predicted.toFixed(1)} s at the ${speed} ${unitOf(on.problem)} of a smaller run; the limit is ${this.limit} s`;
+    const { speed_of, unit_of } = this.device.core;
+    const speed = speed_of({ ...on.problem, gflops: rate / 1e9 }).toPrecision(2);
+    return `one run would take about ${predicted.toFixed(1)} s at the ${speed} ${unit_of(on.problem)} of a smaller run; the limit is ${this.limit} s`;
   }
 
   /** Estimate the rate on probes of growing size, until a run takes 20 ms. @template {Stage} K @param {K} kernel @param {Case<K>} on @returns {Promise<number>} in FLOP/s */
@@ -210,7 +220,7 @@ export class Bench {
   /** Run a launch for the first time, when drivers compile. @param {Launch} launch @param {string} label @param {Task} problem */
   async #firstRun(launch, label, problem) {
     this.device.submit(launch, 1);
-    await within(RUN_TIMEOUT, `${label} at ${shape(problem)}`, this.device.synchronize());
+    await within(RUN_TIMEOUT, `${label} at ${this.device.core.size_of(problem)}`, this.device.synchronize());
   }
 
   /** @template {Stage} K @param {K} kernel @param {Case<K>} on @param {number} slowerThan */

@@ -4,7 +4,6 @@
 import { once } from "./engine/guard.js";
 import { ConfigError, WebmmError, inWords } from "./errors.js";
 import { Kernel } from "./kernels.js";
-import { know } from "./ops.js";
 import { Dict, PyObject, call, dataclasses, json, provide } from "./python.js";
 import { spelled } from "./text.js";
 import { added, filledIn, render } from "./templates.js";
@@ -20,7 +19,7 @@ import { added, filledIn, render } from "./templates.js";
  * @typedef {{
  *   schema: string, version: string, report: string, address: string,
  *   dtypes: Record<string, {eps: number, tiny: number, features: string[]}>, ladders: string[], explained: number[],
- *   ops: Record<string, import("./ops.js").OpRow>, late: string[], shown: [string, boolean][],
+ *   ops: string[], late: string[], shown: [string, boolean][],
  *   translated?: string[],
  *   tuned: Record<string, any>[], models: string[], cases: {m: number, n: number, k: number}[],
  * }} Index
@@ -51,7 +50,6 @@ export class Bundle {
   /** @param {Index} index @param {Core} core @param {Source} source */
   constructor(index, core, source) {
     this.index = index;
-    know(index.ops);
     this.core = core;
     this.#source = source;
     const shipped = index.tuned.map((row) => this.record(row));

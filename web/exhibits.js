@@ -3,7 +3,6 @@
 
 import { Inputs, blank, written } from "./bench.js";
 import { MEANINGS, breather, spread } from "./check.js";
-import { shape } from "./ops.js";
 import { taskOf } from "./prepared.js";
 import { list, provide } from "./python.js";
 import { Matrix } from "./webmm.js";
@@ -91,7 +90,7 @@ export async function exhibit(device, number) {
   return {
     op,
     stages: shown.stages.length ? shown.stages : [...bundle.core.STAGES.get(op).keys()],
-    sizes: Object.keys(sizes).map((i) => [i, shape(taskOf(problem(i, "float32")))]),
+    sizes: Object.keys(sizes).map((i) => [i, bundle.core.size_of(taskOf(problem(i, "float32")))]),
     problem,
     load: checked ? (size, dtype) => rowCase(device, row, problem(size, dtype)) : null,
   };

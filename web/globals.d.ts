@@ -5,3 +5,69 @@ declare const GPUBufferUsage: Readonly<
 declare const GPUMapMode: Readonly<Record<"READ" | "WRITE", number>>;
 declare const GPUShaderStage: Readonly<Record<"COMPUTE", number>>;
 declare const GPUTextureUsage: Readonly<Record<"STORAGE_BINDING", number>>;
+
+// Translated Python that the page's panels import; `webmm bundle` writes it.
+declare module "*/bundle/core.js" {
+  type RunRecord = import("./records.js").RunRecord;
+  type Task = { m: number; n: number; k: number; op?: string };
+  export type Row = { name: string; about: string; cells: string[]; best: boolean; status: string; reason: string };
+  export type Table = { heads: string[]; rows: Row[]; caption: string };
+  export type Step = { label: string; summary: string; follows: string; branch: string; href: string };
+  export function size_of(task: Task): string;
+  export function speed_of(record: Task & { dtype: string; gflops: number | null }): number;
+  export function unit_of(task: { op?: string }): string;
+  export function duration(us: number | null): string;
+  export function exponent(value: number | null): string;
+  export function figures(value: number | null | undefined): string;
+  export function nbytes(count: number): string;
+  export function bars(
+    records: RunRecord[],
+    follows: string[],
+  ): { status: string; share: number; value: string; note: string }[];
+  export function explained(records: RunRecord[]): string;
+  export function fastest(records: RunRecord[]): RunRecord | null;
+  export function found(records: RunRecord[], labels: string[], stopped: boolean): string;
+  export function results(records: RunRecord[], settings: (record: RunRecord) => string): Table;
+  export function step(op: string, name: string, label: string, summary: string, dtype: string): Step;
+}
+declare module "*/bundle/drawings.js" {
+  type Python = import("./bundle.js").Python;
+  export function facts(kernel: Python, problem: Python): [string, string][];
+  export function intensity(kernel: Python, problem: Python): number;
+  export function legend(kernel: Python, itemsize: number, loaded: number): [string, string][];
+  export function owner_of(kernel: Python): string;
+  export function pictured(kernel: Python, borders: boolean): Python;
+  export function place(name: string, intensity: number, gflops: number | null, reach: number): string;
+  export function roof(gflops: number, gbytes: number): Python;
+  export function roofline_of(records: import("./records.js").RunRecord[], gflops: number, gbytes: number): Python;
+  export function walked(op: string, name: string): Python | null;
+}
+declare module "*/bundle/panels.js" {
+  type Python = import("./bundle.js").Python;
+  type RunRecord = import("./records.js").RunRecord;
+  type Run = { name: string; records: RunRecord[] };
+  type Row = import("./bundle/core.js").Row;
+  type Table = import("./bundle/core.js").Table;
+  export function ablation(changes: string[], records: (RunRecord | null)[], label: string): Row[];
+  export function best_of(records: RunRecord[]): string;
+  export function best_so_far(records: RunRecord[]): string;
+  export function change(wgsl: string): string;
+  export function compared(a: Run, b: Run): Table;
+  export function gain(record: RunRecord, before: RunRecord): [string, string];
+  export function gained(records: RunRecord[], op: string, stages: string[]): RunRecord[];
+  export function hint(runs: Run[]): string;
+  export function likely(runs: Run[]): string;
+  export function outcomes(records: RunRecord[]): string;
+  export function outstanding(records: RunRecord[]): RunRecord[];
+  export function nearest(kernel: Python, name: string, value: any, starts: Python[] | null): Python;
+  export function excerpt(numbers: Float32Array, rows: number, columns: number, name: string): Table;
+  export function suited(kernel: Python, problem: Python): Python;
+  export function offered(kernel: Python, name: string): any[];
+  export function upcoming(left: Python[], best: Python | null, turn: number): number;
+}
+declare module "*/bundle/foreign.js" {
+  export const CHECKED: [number, number, number][];
+}
+declare module "*/bundle/ops.js" {
+  export const FORMS: string[];
+}

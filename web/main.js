@@ -1,23 +1,14 @@
 // @ts-check
 /** The page: opens the device, describes it, and loads the panels. */
 
-import { button, byId, figures, h, say, size, systemName, time } from "./dom.js";
+import { button, byId, h, markup, say, systemName } from "./dom.js";
 import { Bench, Operands } from "./bench.js";
-import { shape } from "./ops.js";
 import { fromFragment, fromJson, toJson } from "./records.js";
 import { Device, DeviceLostError, Matrix, NoAdapterError, UnsupportedError, inWords } from "./webmm.js";
 
 /** @import { RunRecord, Roofline } from "./webmm.js" */
 /** @typedef {HTMLButtonElement | HTMLInputElement | HTMLSelectElement} Control */
 
-/** The panels; each is loaded when it is first shown. @type {Record<string, () => Promise<{setup: (app: App, root: HTMLElement) => void}>>} */
-const PANELS = {
-  ladder: () => import("./panels/ladder.js"),
-  multiply: () => import("./panels/multiply.js"),
-  explain: () => import("./panels/explain.js"),
-  own: () => import("./panels/own.js"),
-  tune: () => import("./panels/tune.js"),
-};
 const LOOPBACK = /^(.+\.)?localhost$|^127(\.\d+){3}$|^\[::1\]$/; // other programs may use the same port later; as in sw.js
 const TUNED = "webmm.tuned"; // localStorage key of the tuner's best records
 
@@ -65,9 +56,9 @@ export class App extends EventTarget {
     }
   }
 
-  /** Load a panel when it is first shown. @param {string} name */
+  /** Load a panel when it is first shown. @param {string} name of a module and of its markup */
   async fill(name) {
-    const filled = this.#panels.get(name) ?? PANELS[name]().then(({ setup }) => setup(this, byId(name)));
+    const filled = this.#panels.get(name) ?? this.#load(name);
     this.#panels.set(name, filled);
     try {
       await filled;
@@ -77,13 +68,23 @@ export class App extends EventTarget {
     }
   }
 
+  /** @param {string} name */
+  async #load(name) {
+    /** @type {Promise<{setup: (app: App, root: HTMLElement) => void}>} */
+    const loading = import(`./panels/${name}.js`);
+    const [{ setup }, html] = await Promise.all([loading, markup(name)]);
+    byId(name).innerHTML = html;
+    setup(this, byId(name));
+  }
+
   /** Show a checked product at the top of the page if it is the fastest so far. @param {RunRecord} record @param {string} label of its kernel */
   showBest({ op, m, n, k, dtype, status, median_us, gflops }, label) {
     if (status !== "ok" || op !== "gemm" || Number(gflops) <= this.#best) return;
     this.#best = Number(gflops);
+    const { duration, figures } = this.bundle.core;
     byId("hero-figure").textContent = figures(this.#best);
     byId("hero-caption").textContent =
-      `${m}×${k} times ${k}×${n}, ${dtype}, in ${time(median_us)} with kernel ${label}, result checked`;
+      `${m}×${k} times ${k}×${n}, ${dtype}, in ${duration(median_us)} with kernel ${label}, result checked`;
   }
 
   /** The measurements on this device, the newest run first. @returns {RunRecord[]} */
@@ -104,22 +105,20 @@ export class App extends EventTarget {
   async exclusively(work) {
     if (this.#busy) throw new UnsupportedError("the GPU is busy with another measurement or product; stop it or wait");
     this.#busy = true;
-    document.body.classList.add("busy");
     try {
       await work();
     } finally {
       this.#busy = false;
-      document.body.classList.remove("busy");
     }
   }
 
   /**
    * As `exclusively()`; meanwhile controls are disabled, except for the one that stops the work, and its progress is shown.
-   * An error is told in `message`.
+   * First, `message` has `words`, and `result` becomes empty. An error is told in `message`.
    * @param {Control | Control[]} controls @param {HTMLElement} message @param {(signal: AbortSignal) => Promise<unknown>} work
-   * @param {{stop?: HTMLButtonElement, progress?: HTMLProgressElement}} [more]
+   * @param {{stop?: HTMLButtonElement, progress?: HTMLProgressElement, words?: string, result?: HTMLElement}} [more]
    */
-  async attempt(controls, message, work, { stop, progress } = {}) {
+  async attempt(controls, message, work, { stop, progress, words, result } = {}) {
     const controller = new AbortController();
     const started = (/** @type {boolean} */ on) => {
       for (const control of [controls].flat()) control.disabled = on;
@@ -127,7 +126,8 @@ export class App extends EventTarget {
       progress?.classList.toggle("on", on);
     };
     started(true);
-    message.classList.remove("error");
+    result?.replaceChildren();
+    say(message, words ?? message.textContent ?? "");
     try {
       await this.exclusively(() => work(controller.signal));
     } catch (error) {
@@ -147,7 +147,8 @@ export class App extends EventTarget {
 
   /** Let products use the tuner's best records, now and on later visits. @param {RunRecord[]} records */
   keepTuned(records) {
-    const kept = this.tuned().filter((r) => !records.some((s) => s.dtype === r.dtype && shape(s) === shape(r)));
+    const key = (/** @type {RunRecord} */ r) => `${this.bundle.core.size_of(r)} ${r.dtype}`;
+    const kept = this.tuned().filter((r) => !records.some((s) => key(s) === key(r)));
     const all = [...records.filter((r) => r.status === "ok"), ...kept].slice(0, 40);
     remembered(TUNED, toJson(all));
     this.device.learn(all);
@@ -189,38 +190,40 @@ function setupTheme() {
 
 /** @param {App} app */
 function setupTabs(app) {
-  const tabs = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("[role=tab]")]);
-  const open = (/** @type {HTMLElement} */ tab, focus = false) => {
-    for (const other of tabs) {
-      const chosen = other === tab;
-      other.setAttribute("aria-selected", String(chosen));
-      other.tabIndex = chosen ? 0 : -1;
-      byId(String(other.getAttribute("aria-controls"))).hidden = !chosen;
+  const tabs = [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("[role=tab]"))];
+  const panels = tabs.map((tab) => String(tab.getAttribute("aria-controls")));
+  const open = (/** @type {number} */ at) => {
+    for (const [i, tab] of tabs.entries()) {
+      tab.ariaSelected = String(i === at);
+      tab.tabIndex = i === at ? 0 : -1;
+      byId(panels[i]).hidden = i !== at;
     }
-    if (focus) tab.focus();
-    void app.fill(String(tab.getAttribute("aria-controls")));
+    void app.fill(panels[at]);
   };
-  tabs.forEach((tab, i) => {
-    tab.addEventListener("click", () => {
-      open(tab);
-      history.replaceState(null, "", `#${tab.getAttribute("aria-controls")}`);
-    });
-    tab.addEventListener("keydown", (event) => {
-      const step = { ArrowRight: 1, ArrowLeft: -1, Home: -i, End: tabs.length - 1 - i }[event.key];
+  for (const [i, tab] of tabs.entries()) {
+    tab.onclick = () => {
+      open(i);
+      history.replaceState(null, "", `#${panels[i]}`);
+    };
+    tab.onkeydown = (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1, Home: -i, End: -1 - i }[event.key];
       if (step === undefined) return;
       event.preventDefault();
-      open(tabs[(i + step + tabs.length) % tabs.length], true);
-    });
-  });
+      const at = (i + step + tabs.length) % tabs.length;
+      open(at);
+      tabs[at].focus();
+    };
+  }
   const go = () => {
     const [panel, ...rest] = location.hash.startsWith("#run=") ? ["tune"] : location.hash.slice(1).split("/");
-    const tab = panel ? tabs.find((each) => each.getAttribute("aria-controls") === panel) : tabs[0];
-    app.place = tab ? rest.join("/") : app.place;
-    if (tab) open(tab);
-    if (tab && app.place) app.dispatchEvent(new Event("place"));
-    return tab;
+    const at = panel ? panels.indexOf(panel) : 0;
+    if (at < 0) return false;
+    app.place = rest.join("/");
+    open(at);
+    if (app.place) app.dispatchEvent(new Event("place"));
+    return true;
   };
-  if (!go()) open(tabs[0]);
+  if (!go()) open(0);
   addEventListener("hashchange", go);
 }
 
@@ -231,27 +234,23 @@ function banner(message, action) {
 }
 
 /** @param {Device} device */
-function showDevice(device) {
-  const { info, limits } = device;
+function showDevice({ bundle, features, info, limits, matrix }) {
+  const { nbytes } = bundle.core;
   byId("device-kind").textContent =
     info.kind === "cpu" ? "Software adapter: your CPU emulates a GPU, slowly" : "Your GPU";
-  byId("adapter").textContent =
-    info.name === `${info.vendor} ${info.architecture}` || !info.vendor
-      ? info.name
-      : `${info.name} (${info.vendor} ${info.architecture})`;
-  const has = (/** @type {string} */ feature, /** @type {string} */ text) =>
-    device.features.has(feature) && h("li", {}, text);
+  const family = `${info.vendor} ${info.architecture}`;
+  byId("adapter").textContent = info.name === family || !info.vendor ? info.name : `${info.name} (${family})`;
   const chips = [
-    h("li", {}, `${info.engine} on ${systemName()}`),
-    has("shader-f16", "float16"),
-    has("timestamp-query", "GPU timestamps"),
-    has("subgroups", "subgroups"),
-    device.matrix.length > 0 && h("li", {}, "matrix units"),
-    h("li", {}, `${limits.maxComputeInvocationsPerWorkgroup} invocations per workgroup`),
-    h("li", {}, `${size(limits.maxComputeWorkgroupStorageSize)} workgroup memory`),
-    h("li", {}, `up to ${size(limits.maxStorageBufferBindingSize)} per matrix`),
+    `${info.engine} on ${systemName()}`,
+    features.has("shader-f16") && "float16",
+    features.has("timestamp-query") && "GPU timestamps",
+    features.has("subgroups") && "subgroups",
+    matrix.length > 0 && "matrix units",
+    `${limits.maxComputeInvocationsPerWorkgroup} invocations per workgroup`,
+    `${nbytes(limits.maxComputeWorkgroupStorageSize)} workgroup memory`,
+    `up to ${nbytes(limits.maxStorageBufferBindingSize)} per matrix`,
   ];
-  byId("features").replaceChildren(...chips.filter((chip) => chip instanceof Node));
+  byId("features").replaceChildren(...chips.filter(Boolean).map((words) => h("li", {}, words)));
 }
 
 /** Compute and check one product, so that the page shows a measured figure before the first click. @param {App} app */
@@ -261,21 +260,16 @@ async function firstProduct(app) {
   const n = device.info.kind === "cpu" ? 128 : 1024;
   const p = { m: n, n, k: n, dtype: /** @type {const} */ ("float32") };
   const kernel = device.info.kind === "cpu" ? device.stage("tile_2d") : device.choose(p); // tile_2d compiles quickly on CPUs
-  const operands = await Operands.random(device, p);
-  try {
-    const record = await new Bench(device, { limit: Infinity }).run(kernel, operands);
-    if (record.status !== "ok") throw new Error(record.reason ?? record.status);
-    app.speed = Number(record.gflops);
-    app.showBest(record, kernel.name);
-  } finally {
-    operands.free();
-  }
+  const record = await new Bench(device, { limit: Infinity }).measure(kernel, Operands.random(device, p));
+  if (record.status !== "ok") throw new Error(record.reason ?? record.status);
+  app.speed = Number(record.gflops);
+  app.showBest(record, kernel.name);
 }
 
 /** @param {App} app */
 function watchForLoss(app) {
   app.device.lost.then((reason) => {
-    const retry = button("", "Reload the page", () => location.reload());
+    const retry = button("Reload the page", () => location.reload());
     banner(`The GPU was lost: ${reason}. Your results are still shown; save them before you reload.`, retry);
     document.body.classList.add("lost");
     app.dispatchEvent(new Event("lost"));
@@ -309,8 +303,7 @@ async function start() {
     byId("device-kind").textContent =
       error instanceof NoAdapterError ? "No GPU available" : "The GPU could not be opened";
     byId("adapter").textContent = inWords(error);
-    showHelp(byId("help"), error);
-    return;
+    return showHelp(error);
   }
   const app = new App(device);
   device.learn(app.tuned());

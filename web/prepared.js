@@ -6,7 +6,6 @@ import { breathe } from "./check.js";
 import { orFree } from "./engine/guard.js";
 import { toHalf } from "./half.js";
 import { ELEMENTS } from "./host.js";
-import { shape } from "./ops.js";
 
 /** @import { Device, DeviceArray, Task, Kernel } from "./webmm.js" */
 /** @import { Verdict } from "./bench.js" */
@@ -170,9 +169,10 @@ export async function knownLadder(device, number) {
     !(dtype.name in dtypes) || [...dtype.features].every((feature) => device.features.has(feature));
   const known = problems[device.info.kind].filter(({ problem }) => able(problem));
   const cases = known.map((each) => new PreparedCase(device, each, known));
+  const { size_of } = device.core;
   const on = (/** @type {string} */ size, /** @type {string} */ dtype) =>
-    /** @type {PreparedCase} */ (cases.find(({ problem }) => shape(problem) === size && problem.dtype === dtype));
+    /** @type {PreparedCase} */ (cases.find(({ problem }) => size_of(problem) === size && problem.dtype === dtype));
   /** @type {(name: (task: Task) => string) => [string, string][]} */
   const options = (name) => [...new Set(cases.map(({ problem }) => name(problem)))].map((each) => [each, each]);
-  return { first: cases[0], on, others, sizes: options(shape), dtypes: options((task) => task.dtype) };
+  return { first: cases[0], on, others, sizes: options(size_of), dtypes: options((task) => task.dtype) };
 }

@@ -63,7 +63,7 @@ const OPTIONS = /** @type {const} */ (["op", "config", "general", "bundle"]);
 /** List the stages of an op, in the order of the ladder. @param {string} [op] "gemm" by default @returns {Promise<{name: string, summary: string}[]>} throws ProblemError for an unknown op */
 export async function stages(op = "gemm", { bundle = Bundle.load() } = {}) {
   const loaded = await bundle;
-  oneOf("op", op, Object.keys(loaded.index.ops));
+  oneOf("op", op, loaded.index.ops);
   const core = await loaded.op(op);
   return [...core.STAGES.get(op).values()].map(({ name, summary }) => ({ name, summary }));
 }

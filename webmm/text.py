@@ -30,11 +30,35 @@ def amount(text: str) -> float | None:
     return value if 0 < value < math.inf else None
 
 
-def figures(value: float) -> str:
-    """Return a number from 0 on with three figures, or as a whole number from 1,000 on."""
+def figures(value: float | None) -> str:
+    """Return a number from 0 on with three figures, or as a whole number from 1,000 on; – without a finite one."""
+    if value is None or not math.isfinite(value):
+        return "–"
     if value and value < 0.001:
         return f"{value:.1e}"
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def exponent(value: float | None) -> str:
+    """Return an error, or its bound, with two figures and an exponent."""
+    if value is None:
+        return "–"
+    if not math.isfinite(value):
+        return "∞"
+    return f"{value:.1e}" if value else "0"
+
+
+def percent(share: float | None) -> str:
+    """Return a share of 1 in percent, with two figures below a tenth."""
+    if share is None or not math.isfinite(share):
+        return "–"
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
+
+
+def nbytes(count: float) -> str:
+    """Return a number of bytes in the largest unit, up to GiB, of which there is one."""
+    unit = min(3, math.floor(math.log2(max(1, count)) / 10))
+    return f"{figures(count / 1024**unit)} {('bytes', 'KiB', 'MiB', 'GiB')[unit]}"
 
 
 def is_plain(text: str) -> bool:

@@ -399,15 +399,15 @@ PAGE: dict[str, tuple[str, ...]] = {
         *("test_a_link_is_unpacked_to_8_mib_at_most", "test_a_link_carries_a_run"),
     ),
     "panels/matrices.js .files": ("test_malformed_files_are_refused",) * 2,  # chosen and dropped
-    'panels/matrices.js type: "file"': ("test_malformed_files_are_refused",),
-    'panels/matrices.js type: "number"': ("test_sizes_that_do_not_fit_are_refused",),  # one function makes them all
-    'panels/matrices.js h("textarea"': ("test_sizes_that_do_not_fit_are_refused",),
-    'panels/options.js type: "text"': ("test_multiply_refuses_mismatched_options",) * 2,  # alpha and a bias
-    'panels/own.js h("textarea"': ("test_a_pasted_text_with_an_error_is_refused_with_its_line",),
-    'panels/own.js type: "text"': ("test_words_that_make_no_sense_are_refused",),  # one function makes them all
+    'panels/multiply.html type="file"': ("test_malformed_files_are_refused",),  # one for all operands, as the next two
+    'panels/multiply.html type="number"': ("test_sizes_that_do_not_fit_are_refused",) * 2,
+    "panels/multiply.html <textarea": ("test_sizes_that_do_not_fit_are_refused",),
+    'panels/multiply.html type="text"': ("test_multiply_refuses_mismatched_options",) * 2,  # alpha and a bias
+    "panels/own.html <textarea": ("test_a_pasted_text_with_an_error_is_refused_with_its_line",),
+    'panels/own.html type="text"': ("test_words_that_make_no_sense_are_refused",) * 4,
     "panels/tune.js .files": ("test_tune_refuses_invalid_records",),
-    'panels/tune.js type: "file"': ("test_tune_refuses_invalid_records",),
-    'panels/tune.js type: "number"': ("test_tune_takes_whole_numbers_only",),  # one function makes them all
+    'panels/tune.html type="file"': ("test_tune_refuses_invalid_records",),
+    'panels/tune.html type="number"': ("test_tune_takes_whole_numbers_only",) * 4,
 }
 
 HEADER = "{{'descr': {}, 'fortran_order': False, 'shape': {}, }}\n"

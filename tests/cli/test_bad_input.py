@@ -114,7 +114,7 @@ def test_every_file_has_a_row() -> None:
 
 INPUT = re.compile(
     r"(?:local|session)Storage\.getItem|\.files\b|location\.(?:hash|search)|document\.cookie|clipboard\.read"
-    r'|h\("textarea"|type: "(?:file|number|text|search|url)"|contentEditable'
+    r'|<textarea|type="(?:file|number|text|search|url)"|contentEditable'
 )
 
 
@@ -122,7 +122,7 @@ def test_every_input_of_the_page_has_a_test() -> None:
     web = Path(__file__).parents[2] / "web"
     found = Counter(
         f"{path.relative_to(web)} {source}"
-        for path in (*web.glob("*.js"), *web.glob("panels/*.js"))
+        for path in (*web.glob("*.js"), *web.glob("*.html"), *web.glob("panels/*.*"))
         for source in INPUT.findall(path.read_text())
     )
     assert found == {source: len(tests) for source, tests in hostile.PAGE.items()}

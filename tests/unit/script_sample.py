@@ -163,7 +163,7 @@ def text() -> Any:
     number, name = 1234567, 'it\'s "so"'
     lines = "  a\n  b\n".splitlines()
     return (
-        f"{number:,} {2.5:.1f} {1234.56:,.1f} {name!r} {'x'!r}",
+        f"{number:,} {2.5:.1f} {1234.56:,.1f} {0.00012:.1e} {2e300:.1e} {12.346:.3g} {0.5:g} {name!r} {'x'!r}",
         "%d of %s" % (3, "x"),  # noqa: UP031
         "-" * 3 + "ab"[::1][-1],
         [line.strip() for line in lines],

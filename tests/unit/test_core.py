@@ -82,7 +82,7 @@ def script(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the JavaScript modules needed for rendering."""
     folder: Path = tmp_path_factory.mktemp("core")
     shutil.copytree(WEB / "python", folder / "python")
-    for name in ("python.js", "templates.js", "errors.js", "dom.js"):
+    for name in ("python.js", "templates.js", "errors.js"):
         shutil.copy(WEB / name, folder / name)
     (folder / "package.json").write_text('{"type": "module"}')
     (folder / "bundle").mkdir()
@@ -97,7 +97,6 @@ import * as $ from "./python.js";
 import * as core from "./bundle/core.js";
 import * as exported from "./bundle/export.js";
 import * as drawings from "./bundle/drawings.js";
-import "./dom.js";
 OF_OPS
 import { filledIn } from "./templates.js";
 TEMPLATES

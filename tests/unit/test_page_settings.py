@@ -8,14 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from webmm import text
 from webmm.arguments import views
 from webmm.arguments.arrays import Layout
+from webmm.dtypes import F16
 from webmm.errors import ProblemError
+from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.measure.records import Record
-from webmm.page import runs, settings
+from webmm.page import runs, settings, tables, traffic
+from webmm.problems.gemm import gemm
 
 ABOUT = {"dtype": "float32", "engine": "e", "adapter": "a", "backend": "", "driver": "", "version": ""}
 
@@ -47,6 +51,22 @@ def test_a_search_tries_the_defaults_and_then_what_is_near_the_best() -> None:
     assert settings.upcoming(left, best, 6) == 6 * 7919 % 3
 
 
+def test_a_problem_gets_an_element_type_that_the_kernel_supports() -> None:
+    problem = gemm(64, 64, 64)
+    assert settings.suited(Naive(), problem) == problem
+    assert settings.suited(MatrixUnit(), problem).dtype is F16
+
+
+def test_an_excerpt_has_the_corners_of_a_matrix() -> None:
+    table = tables.excerpt([0.125, 1e-5, float("nan"), 123456.7], 2, 2, "C")
+    assert [(row.name, row.cells) for row in table.rows] == [("0", ["0.125", "1e-05"]), ("1", ["nan", "1.2346e+05"])]
+    assert table.heads == ["", "0", "1"]
+    table = tables.excerpt(list(range(100)), 10, 10, "C")
+    assert [row.name for row in table.rows] == ["0", "1", "2", "3", "4", "5", "…", "9"]
+    assert table.rows[-1].cells == ["90", "91", "92", "93", "94", "95", "…", "99"]
+    assert set(table.rows[6].cells) == {"…"}
+
+
 def test_runs_on_the_same_problems_are_compared_and_else_those_of_the_same_kernels() -> None:
     new, sizes, same, others = (
         runs.Run(name, [record(kernel, m, gflops) for kernel, m, gflops in rows])
@@ -57,24 +77,93 @@ def test_runs_on_the_same_problems_are_compared_and_else_those_of_the_same_kerne
             ("others", [("gemv", 64, 1.0)]),
         )
     )
-    assert runs.likely([new, others, sizes, same], lambda r: r.size) == "same"
-    assert runs.likely([new, others, sizes], lambda r: r.size) == "sizes"
-    assert [runs.likely(some, lambda r: r.size) for some in ([new, others], [new], [])] == ["others", "new", ""]
-    exact, pairs = runs.compared(new, same, lambda r: r.size)
-    assert exact
-    assert [[r and r.gflops for r in pair] for pair in pairs] == [[3.0, 6.0], [None, None]]
-    assert not runs.compared(new, sizes, lambda r: r.size)[0]
+    assert runs.likely([new, others, sizes, same]) == "same"
+    assert runs.likely([new, others, sizes]) == "sizes"
+    assert [runs.likely(some) for some in ([new, others], [new], [])] == ["others", "new", ""]
+    table = runs.compared(new, same)
+    assert table.heads == ("Kernel", "a, e", "a, e", "second ÷ first")
+    assert [(row.name, row.about, row.cells) for row in table.rows] == [
+        ("naive", "64³ float32, GFLOP/s", ("3", "6", "2 ×")),
+        ("shared", "64³ float32, GFLOP/s", ("0", "–", "")),
+    ]
+    assert [row.cells for row in runs.compared(new, new).rows] == [("3",), ("0",)]
+    assert runs.compared(new, sizes).caption.endswith("; the sizes differ")
+    assert [runs.hint(some)[:26] for some in ([], [new], [new, same])] == [
+        "To see runs here, run the ",
+        "Only one run so far: new. ",
+        "",
+    ]
 
 
 def test_gains_outcomes_and_changes_in_words() -> None:
     records = [record("naive", 8, 1.0), record("shared", 64, 5.0), record("naive", 64, 2.0), record("naive", 64, 4.0)]
-    assert [r.gflops for r in runs.gained(records, "gemm", ["shared", "naive"], lambda r: r.size)] == [5.0, 4.0]
-    assert runs.gained(records, "reduce", ["shared"], lambda r: r.size) == []
+    assert [r.gflops for r in runs.gained(records, "gemm", ["shared", "naive"])] == [5.0, 4.0]
+    assert runs.gained(records, "reduce", ["shared"]) == []
     failed = record("gemv", 8, None, status="timeout")
     assert [r.kernel for r in runs.outstanding([failed, *records])] == ["shared", "naive", "naive", "naive", "gemv"]
-    assert runs.outcomes([failed, *records], lambda r: r.size).startswith("Outcomes for 8×8×8: 1 timeout, 4 ok.")
+    assert runs.outcomes([failed, *records]).startswith("Outcomes for 8³: 1 timeout, 4 ok.")
     assert runs.change("// C\n// Changed from x: y\n// and z.\n// Dispatch 1\n") == "Changed from x: y and z."
-    assert "reached 9 GFLOP/s" in runs.traffic("naive", 0.5, 9.0, 8.0)
+    assert "reached 9 GFLOP/s" in traffic.place("naive", 0.5, 9.0, 8.0)
+    assert runs.gain(records[1], records[3]) == [
+        "1.25 × naive on this device",
+        ": 5 against 4 GFLOP/s at 64³ float32.",
+    ]
+    assert runs.best_of(records) == (
+        "Best: shared at 5 GFLOP/s, 5 × the default choice. This page now uses it for products of similar shape."
+    )
+    assert runs.best_of([failed]) == ""
+
+
+def test_changes_of_a_kernel_alone_and_together() -> None:
+    base, first, both = (record("tile_2d", 8, gflops) for gflops in (2.0, 3.0, 4.0))
+    rows = runs.ablation(["tm 4 → 2", "wx 16 → 8"], [base, first, None, both], "tile_2d")
+    assert [(row.name, row.cells) for row in rows] == [
+        ("tile_2d", ("2 GFLOP/s", "1 ×")),
+        ("tm 4 → 2", ("3 GFLOP/s", "1.5 ×")),
+        ("wx 16 → 8", ("", "impossible alone")),
+        ("all together", ("4 GFLOP/s", "2 ×")),
+        ("expected if independent", ("", "–")),
+    ]
+
+
+def test_bars_are_compared_with_the_first_stage_and_the_one_before() -> None:
+    slow, fast, failed, best = (
+        record(kernel, 64, gflops, status=status)
+        for kernel, gflops, status in (
+            *(("naive", 2.0, "ok"), ("tile_1d", 4.0, "ok")),
+            *(("shared", None, "skipped"), ("tile_2d", 8.0, "ok")),
+        )
+    )
+    shown = tables.bars([slow, fast, failed, best], ["", "naive", "naive", "tile_1d"])
+    assert [(bar.status, bar.share, bar.value, bar.note) for bar in shown] == [
+        ("ok", 0.25, "2", "checked"),
+        ("ok", 0.5, "4", "2 × naive"),
+        ("skipped", 0, "skipped", ""),
+        ("best", 1.0, "8", "4 × naive · 2 × tile_1d"),
+    ]
+    table = tables.results([slow, failed, best], lambda r: "")
+    assert [row.name for row in table.rows] == ["tile_2d", "naive", "shared"]
+    assert [row.status for row in table.rows] == ["", "", "skipped"]
+    assert tables.found([slow, best], ["a", "b"], True) == "Stopped. Fastest: b at 8 GFLOP/s on 64³."
+    assert tables.found([failed], ["a"], False) == "No stage could run at this size."
+    assert tables.step("gemm", "tile_1d", "tile_1d", "", "").branch == "└ "
+    assert tables.step("gemm", "integers", "integers", "words", "float64").href == "#explain/float64"
+
+
+def test_a_kernels_traffic_in_words() -> None:
+    facts = dict(traffic.facts(Tile2D(), gemm(64, 64, 64)))
+    assert facts["Operations"] == "0.524 MFLOP"
+    assert facts["Workgroup memory"] == "none"
+    assert traffic.roofline_of([record("naive", 64, 5.0)], 100.0, 10.0).alt.endswith("naive, reached 5 GFLOP/s")
+
+
+def test_numbers_in_words() -> None:
+    assert [text.nbytes(x) for x in (0, 1000, 16384, 2**31, 2**42)] == [
+        *("0 bytes", "1,000 bytes", "16 KiB", "2 GiB", "4,096 GiB")
+    ]
+    assert [text.percent(x) for x in (None, 0.5, 0.0123)] == ["–", "50 %", "1.2 %"]
+    assert [text.exponent(x) for x in (None, 0.0, 1.25e-7, float("inf"))] == ["–", "0", "1.2e-07", "∞"]
+    assert [text.figures(x) for x in (None, 0.0, 1e-5, 1.234, 12345.6)] == ["–", "0", "1.0e-05", "1.23", "12,346"]
 
 
 @dataclass(frozen=True)

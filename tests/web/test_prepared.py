@@ -82,9 +82,9 @@ def test_units_are_the_same_as_pythons(page) -> None:
     """Units and speeds are those of the ops' rows; records of unknown ops have operations per second."""
     fields = {"m": 3, "n": 7, "k": 1, "dtype": "float16", "gflops": 5.0}
     told = page.evaluate(
-        """async (records) => {
-          const { unitOf, speedOf, shape } = await import("./ops.js");
-          return records.map((record) => [unitOf(record), speedOf(record), shape(record)]);
+        """(records) => {
+          const { unit_of, speed_of, size_of } = webmm.device.core;
+          return records.map((record) => [unit_of(record), speed_of(record), size_of(record)]);
         }""",
         [{"op": name, **fields} for name in [*OPS, "constructor"]],
     )

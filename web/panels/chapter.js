@@ -1,8 +1,8 @@
 // @ts-check
 /** The chapters of the course: their text, loaded on demand, and the gain of a stage on this device where it is told. */
 
-import { button, byId, div, figures, h } from "../dom.js";
-import { shape, speedOf, unitOf } from "../ops.js";
+import { gain, gained } from "../bundle/panels.js";
+import { button, byId, h } from "../dom.js";
 import { inWords } from "../webmm.js";
 import { highlighted } from "./code.js";
 
@@ -10,20 +10,18 @@ import { highlighted } from "./code.js";
 
 /**
  * @param {App} app
- * @param {{runs: (op: string, ...stages: string[]) => boolean, measure: (name: string, follows: string) => Promise<string>, gained: any}} panel whether it runs these stages of an op, how to measure a stage and the one that it follows, and `gained()` of webmm/page/runs.py
+ * @param {{runs: (op: string, ...stages: string[]) => boolean, measure: (name: string, follows: string) => Promise<string>}} panel whether it runs these stages of an op, and how to measure a stage and the one that it follows
  */
-export function chapterView(app, { runs, measure, gained }) {
+export function chapterView(app, { runs, measure }) {
   const { bundle } = app;
-  const element = h("article", { class: "card chapter", id: "chapter", hidden: true });
-  const gain = div("");
+  const [element, above] = [byId("chapter"), byId("chapter-gain")];
   let shown = "";
   /** @type {string | undefined} of the section that was asked for */
   let anchor;
   /** @type {Map<string, string>} why the gain of a stage, as OP/STAGE, could not be measured */
   const notes = new Map();
-  const fillAll = () => [gain, element].forEach(fill);
-  app.addEventListener("runs", fillAll);
-  return { element, gain, show, reveal };
+  app.addEventListener("runs", fill);
+  return { show, reveal };
 
   /** Scroll to the start of the chapter, or to the section that was asked for, unless it is on the screen. */
   function reveal() {
@@ -34,9 +32,9 @@ export function chapterView(app, { runs, measure, gained }) {
 
   /** Show the chapter of a name or of OP/STAGE, or none if there is none. @param {string} name @returns {Promise<boolean>} whether there is one */
   async function show(name) {
-    const isStage = bundle.core.STAGES.get(name.split("/")[0])?.has(name.split("/")[1]);
-    if (isStage) gain.replaceChildren(h("div", { class: "here", "data-stage": name }));
-    fill(gain);
+    const [op, stage] = name.split("/");
+    if (bundle.core.STAGES.get(op)?.has(stage)) above.replaceChildren(h("div", { class: "here", "data-stage": name }));
+    fill();
     shown = name;
     try {
       const { chapters, told } = await bundle.lessons();
@@ -51,11 +49,9 @@ export function chapterView(app, { runs, measure, gained }) {
         code.replaceChildren(...highlighted(String(code.textContent)));
       const link = (/** @type {number} */ i, /** @type {string} */ words) =>
         chapters[i] && h("a", { href: `#explain/${chapters[i][0]}`, rel: words }, `${words}: ${chapters[i][1]}`);
-      if (at >= 0)
-        element.append(
-          h("nav", { class: "row", "aria-label": "Chapters" }, link(at - 1, "Previous"), link(at + 1, "Next")),
-        );
-      fill(element);
+      const links = [link(at - 1, "Previous"), link(at + 1, "Next")];
+      if (at >= 0) element.append(h("nav", { class: "row", "aria-label": "Chapters" }, ...links));
+      fill();
       return at >= 0;
     } catch (error) {
       element.hidden = false;
@@ -64,10 +60,10 @@ export function chapterView(app, { runs, measure, gained }) {
     }
   }
 
-  /** Show the gain on this device wherever a text asks for it. @param {HTMLElement} of */
-  function fill(of) {
-    for (const place of /** @type {NodeListOf<HTMLElement>} */ (of.querySelectorAll(".here"))) {
-      const [op, name] = String(place.dataset.stage).split("/");
+  /** Show the gain on this device above the chapter, and wherever its text asks for it. */
+  function fill() {
+    for (const place of [...above.children, ...element.querySelectorAll(".here")]) {
+      const [op, name] = String(/** @type {HTMLElement} */ (place).dataset.stage).split("/");
       place.replaceChildren(...hereOf(op, name));
     }
   }
@@ -76,21 +72,19 @@ export function chapterView(app, { runs, measure, gained }) {
   function hereOf(of, name) {
     const { follows } = bundle.stage(name, of);
     if (!follows) return [];
-    const [record, before] = gained(app.measured, of, [name, follows], shape);
+    const [record, before] = gained(app.measured, of, [name, follows]);
     const words = h("p", { role: "status" }, notes.get(`${of}/${name}`));
-    if (record && before)
-      words.replaceChildren(
-        h("strong", {}, `${figures(Number(record.gflops) / Number(before.gflops))} × ${follows} on this device`),
-        `: ${figures(speedOf(record))} against ${figures(speedOf(before))} ${unitOf(record)} at ${shape(record)} ${record.dtype}.`,
-      );
-    const run = button("", `Measure ${follows} and ${name} here`, start);
-    return runs(of, name, follows) && !record ? [words, run] : [words];
+    if (record) {
+      const [times, speeds] = gain(record, before);
+      words.replaceChildren(h("strong", {}, times), speeds);
+    }
+    return runs(of, name, follows) && !record ? [words, button(`Measure ${follows} and ${name} here`, start)] : [words];
 
     async function start() {
       notes.set(`${of}/${name}`, "Measuring …");
-      fillAll();
+      fill();
       notes.set(`${of}/${name}`, await measure(name, follows).catch(inWords));
-      fillAll();
+      fill();
     }
   }
 }

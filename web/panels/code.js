@@ -1,55 +1,37 @@
 // @ts-check
 /** The code of a stage: its WGSL, and naga's translation of the stage's default configuration to MSL or HLSL. */
 
-import { button, div, h, select } from "../dom.js";
+import { all, byId, h, say } from "../dom.js";
 import { inWords } from "../webmm.js";
 
 /** @import { App } from "../main.js" */
 /** @import { Kernel } from "../webmm.js" */
 /** @import { Python } from "../bundle.js" */
 
-/** @type {[string, string][]} */
-const TARGETS = [
-  ["", "WGSL"],
-  ["MSL", "WGSL and MSL, for Metal"],
-  ["HLSL", "WGSL and HLSL, for Direct3D"],
-];
-
 /** @param {App} app */
 export function codeView({ bundle }) {
-  const region = (/** @type {string} */ id, /** @type {string} */ label) =>
-    h("pre", { tabIndex: 0, role: "region", "aria-label": label, id });
-  const [wgsl, other] = [region("explain-code", "WGSL"), region("explain-translated", "Translation by naga")];
-  other.hidden = true;
-  const title = h("span", {}, "WGSL");
-  const about = h("p", { class: "hint", id: "explain-naga", hidden: true });
-  const sizes = select({ id: "explain-sizes", "aria-label": "Sizes", onchange: () => again() }, [
-    ["", "for this size"],
-    ["general", "for any size"],
-  ]);
-  const target = select({ id: "explain-target", "aria-label": "Language", onchange: showOther }, TARGETS);
-  const copy = button("explain-copy", "Copy", copyCode);
-  const texts = div("texts", wgsl, other);
-  const head = div("code-head", title, h("span", { class: "row" }, sizes, target, copy));
-  const element = div("card code", head, about, texts);
+  const [wgsl, other] = all("pre", "explain-code", "explain-translated");
+  const [sizes, target] = all("select", "explain-sizes", "explain-target");
+  const [copy] = all("button", "explain-copy");
+  const about = byId("explain-naga");
   /** @type {Kernel | null} */
   let shown = null;
   let text = "";
-  /** @type {() => Promise<string>} shows the same kernel again */
-  let again = async () => "";
-  return { element, show };
+  target.oninput = showOther;
+  copy.onclick = copyCode;
+  return { show };
 
   /** @param {Kernel} kernel @param {Python} problem that it computes @param {string} words appended to the title @returns {Promise<string>} the WGSL, or "" if another kernel was chosen meanwhile */
   async function show(kernel, problem, words) {
     shown = kernel;
-    again = () => show(kernel, problem, words);
+    sizes.oninput = () => show(kernel, problem, words);
     void showOther();
     try {
       const general = sizes.value !== "";
       const { dispatches } = await bundle.stageAsData(kernel.of, problem, general);
       if (shown !== kernel || general !== (sizes.value !== "")) return "";
       text = dispatches.map((/** @type {any} */ each) => each.wgsl).join("\n");
-      title.textContent = `${kernel.label}${words}, ${text.split("\n").length} lines of WGSL`;
+      byId("explain-title").textContent = `${kernel.label}${words}, ${text.split("\n").length} lines of WGSL`;
       wgsl.replaceChildren(...highlighted(text));
       return text;
     } catch (error) {
@@ -62,21 +44,20 @@ export function codeView({ bundle }) {
     const kernel = shown;
     const name = target.value;
     other.hidden = about.hidden = name === "";
-    texts.classList.toggle("beside", name !== "");
+    other.parentElement?.classList.toggle("beside", name !== "");
     if (!kernel || name === "") return;
     try {
       const found = await bundle.translated(kernel.of.op, kernel.name);
       if (shown !== kernel || target.value !== name) return;
-      const dispatches = found?.dispatches.map((each) => each[name]) ?? [];
-      const available = dispatches.every((code) => code !== undefined) && dispatches.length > 0;
-      about.textContent = available
-        ? `${name} written by naga ${found?.naga} for this stage with its default tile sizes, on ${found?.problem}.`
-        : found || bundle.index.translated?.length
-          ? `naga cannot translate this stage to ${name}: it uses a feature that wgpu does not support there.`
-          : `This page was built without naga; webmm shader NAME --to ${name.toLowerCase()} prints the translation.`;
-      other.replaceChildren(...(available ? highlighted(dispatches.join("\n")) : []));
+      const codes = found?.dispatches.map((each) => each[name]) ?? [];
+      const available = codes.length > 0 && codes.every((code) => code !== undefined);
+      other.replaceChildren(...(available ? highlighted(codes.join("\n")) : []));
+      const why = `naga cannot translate this stage to ${name}: it uses a feature that wgpu does not support there.`;
+      const how = `This page was built without naga; webmm shader NAME --to ${name.toLowerCase()} prints the translation.`;
+      const by = `${name} written by naga ${found?.naga} for this stage with its default tile sizes, on ${found?.problem}.`;
+      say(about, available ? by : found || bundle.index.translated?.length ? why : how);
     } catch (error) {
-      about.textContent = inWords(error);
+      say(about, inWords(error));
       other.replaceChildren();
     }
   }

@@ -1,34 +1,35 @@
 // @ts-check
 /** The form of an op of one array: the visitor's X, along its rows; the op's row checks the result. */
 
-import { exponent } from "../charts.js";
-import { PRIMARY, button, div, field, messageLine, select } from "../dom.js";
+import { exponent } from "../bundle/core.js";
+import { all, byId, options, say } from "../dom.js";
+import { orFree } from "../engine/guard.js";
 import { blank, compared } from "../exhibits.js";
 import { Matrix, UnsupportedError } from "../webmm.js";
-import { available } from "./ladder.js";
 import { judge, operand, show, timed } from "./matrices.js";
+import { available } from "./subjects.js";
 
 /** @import { App } from "../main.js" */
 
-/** @param {App} app @param {string} name an op, or OP:VARIANT @returns {HTMLElement} */
-export function form(app, name) {
+/** @param {App} app @returns {(name: string) => void} shows the form of an op, or of OP:VARIANT */
+export function opForm(app) {
   const { bundle, device } = app;
   const x = operand(app, "X");
-  const dtype = select({ id: "form-dtype" }, available(app));
-  const message = messageLine("form-message");
-  const run = button("form-run", `Compute ${name}`, start, PRIMARY);
-  const result = div("result");
-  const controls = div("controls", field("Element type", dtype), run);
-  return div("", div("operands", x.element), controls, message, result);
-
-  async function start() {
-    message.textContent = "Computing …";
+  const [dtype] = all("select", "form-dtype");
+  const [run] = all("button", "form-run");
+  const [message] = all("p", "form-message");
+  const result = byId("form-result");
+  dtype.append(...options(available(app)));
+  return (name) => {
+    say(message, "");
     result.replaceChildren();
-    await app.attempt(run, message, compute);
-  }
+    run.textContent = `Compute ${name}`;
+    run.onclick = () => app.attempt(run, message, () => compute(name), { words: "Computing …", result });
+  };
 
-  async function compute() {
-    const given = await x.matrix();
+  /** @param {string} name */
+  async function compute(name) {
+    const given = await x();
     if (!(given instanceof Matrix))
       throw new UnsupportedError("a file that is too large for memory can be an operand of a matrix product only");
     const host = given.as(/** @type {import("../webmm.js").DType} */ (dtype.value));
@@ -36,7 +37,7 @@ export function form(app, name) {
     const problem = row.problem([host.rows, host.columns, 1], host.dtype);
     const kernel = device.choose(problem);
     const [y, took] = await timed(app, () => computed(kernel.of, problem, host));
-    message.textContent = "Checking on the CPU …";
+    say(message, "Checking on the CPU …");
     const numbers = y.floats();
     const { scope, error, bound, first } = await compared(row, problem, host.floats(), numbers);
     const columns = numbers.length / host.rows;
@@ -50,16 +51,15 @@ export function form(app, name) {
   /** @param {any} kernel @param {any} problem translated @param {Matrix} host */
   async function computed(kernel, problem, host) {
     const there = await device.array(host);
-    const y = await blank(device, problem).catch((error) => {
-      there.free();
-      throw error;
-    });
+    const y = await orFree(
+      () => there.free(),
+      () => blank(device, problem),
+    );
     try {
       device.submit(await device.launches.get(kernel, problem, [there, y]), 1);
       return await y.read();
     } finally {
-      there.free();
-      y.free();
+      for (const array of [there, y]) array.free();
     }
   }
 }

@@ -1,95 +1,55 @@
 // @ts-check
 /** The ladder: runs all stages of an op at one size, and shows bars, the roofline and a table of the results. */
 
-import { Bench, Operands, ladder } from "../bench.js";
-import { Bars, fastest, rooflineChart, tableOf } from "../charts.js";
-import { PRIMARY, button, div, download, field, figures, h, numbered, options, select } from "../dom.js";
-import { shape, speedOf, unitOf } from "../ops.js";
+import { Bench } from "../bench.js";
+import { explained, found, size_of, speed_of, unit_of } from "../bundle/core.js";
+import { Bars, tableOf } from "../charts.js";
+import { all, bind, byId, download, drawn, h, options, say } from "../dom.js";
 import { toJson } from "../records.js";
-import { DeviceLostError, inWords } from "../webmm.js";
+import { choosing, products, subjects } from "./subjects.js";
 
 /** @import { App } from "../main.js" */
-/** @import { RunRecord, Task } from "../webmm.js" */
-/** @typedef {{kernels: import("../bench.js").Stage[], problem: Task, records: (bench: Bench, onStart: (i: number) => void) => AsyncGenerator<RunRecord>}} LadderRun */
-/**
- * A ladder: its stages, the sizes and element types to choose from, and how to run it for a choice of these.
- * @typedef {{
- *   stages: import("../charts.js").Step[], sizes: [string, string][], usual: () => string, dtypes: [string, string][],
- *   prepare: (size: string, dtype: string) => LadderRun,
- * }} Source
- */
-
-const SIZES = [128, 256, 512, 1024, 2048, 4096, 8192];
+/** @import { RunRecord, Roofline } from "../webmm.js" */
 
 /** @param {App} app @param {HTMLElement} root */
 export function setup(app, root) {
-  const { device } = app;
-  const { ladders, shown } = app.bundle.index;
-  const titles = ["Matrix product", ...ladders, ...shown.flatMap(([title, checked]) => (checked ? [title] : []))];
-  const ops = select({ id: "ladder-op", name: "op", onchange: choose }, numbered(titles));
-  const sizes = select({ id: "ladder-size", name: "size" });
-  const dtypes = select({ id: "ladder-dtype", name: "dtype" });
-  const run = button("ladder-run", "Run the ladder", start, PRIMARY);
-  const stop = button("ladder-stop", "Stop", null, { disabled: true });
-  const save = button("ladder-save", "Save results", saveRecords, { disabled: true });
-  const report = button("ladder-report", "Save report", saveReport, { disabled: true });
-  const progress = h("progress", { value: 0, "aria-label": "Progress of the ladder" });
-  const message = h(
-    "p",
-    { class: "message", id: "ladder-message" },
-    "Each stage is a kernel that changes one thing about an earlier stage. Every result is checked before it is timed.",
-  );
+  const { device, bundle } = app;
+  const [ops, sizes, dtypes] = all("select", "ladder-op", "ladder-size", "ladder-dtype");
+  const [run, stop, save, report] = all("button", "ladder-run", "ladder-stop", "ladder-save", "ladder-report");
+  const [message, axis] = all("p", "ladder-message", "ladder-axis");
+  const [progress] = all("progress", "ladder-progress");
+  const details = byId("ladder-details");
   const bars = new Bars();
-  const axis = h("p", { class: "axis-title" });
-  const details = div("details");
   /** @type {RunRecord[]} */
   let records = [];
   /** @type {Map<string, RunRecord[]>} the ladders of matrix products on this device, by size and element type: what a report has */
   const reported = new Map();
-  let source = products(app);
+  let subject = products(app);
 
-  showChoices();
-  app.addEventListener("speed", () => (sizes.value = source.usual()));
-  const choices = [field("Operation", ops), field("Size", sizes), field("Element type", dtypes)];
-  root.append(
-    div("lead", h("h2", {}, "The ladder"), message),
-    div("controls", ...choices, run, stop, save, report),
-    progress,
-    div("card", axis, bars.element),
-    details,
-  );
+  bind(root, { start, saveRecords, saveReport });
+  choosing(ops, subjects(app).ladders, message, show, [run]);
+  show(subject);
+  app.addEventListener("speed", () => ([sizes.value] = subject.usual()));
 
-  async function choose() {
-    ops.disabled = run.disabled = true;
-    try {
-      source =
-        ops.value === "0" ? products(app) : await (await import("./ladders.js")).ladderOf(app, Number(ops.value) - 1);
-    } catch (error) {
-      message.textContent = inWords(error);
-      ops.value = "0";
-      source = products(app);
-    } finally {
-      ops.disabled = run.disabled = false;
-    }
-    showChoices();
+  /** Show the sizes, element types and stages of a ladder. @param {typeof subject} chosen */
+  function show(chosen) {
+    subject = chosen;
+    sizes.replaceChildren(...options(subject.sizes));
+    [sizes.value] = subject.usual();
+    dtypes.replaceChildren(...options(subject.dtypes));
+    axis.textContent = `${unit_of(subject)} of each stage; longer bars are faster`;
+    save.disabled = true;
+    clear();
   }
 
-  /** Show the ladder's sizes, element types and stages. */
-  function showChoices() {
-    sizes.replaceChildren(...options(source.sizes));
-    sizes.value = source.usual();
-    dtypes.replaceChildren(...options(source.dtypes));
-    axis.textContent = `${unitOf(source.prepare(sizes.value, dtypes.value).problem)} of each stage; longer bars are faster`;
+  function clear() {
     records = [];
-    save.disabled = true;
     details.replaceChildren();
-    bars.show(source.stages);
+    bars.show(subject.steps);
   }
 
   async function start() {
-    records = [];
-    bars.show(source.stages);
-    details.replaceChildren();
+    clear();
     const locked = [run, ops, sizes, dtypes, save, report];
     await app.attempt(locked, message, (signal) => runLadder(new Bench(device, { signal })), { stop, progress });
     bars.finish();
@@ -99,63 +59,51 @@ export function setup(app, root) {
 
   /** @param {Bench} bench */
   async function runLadder(bench) {
-    const { kernels, problem, records: run } = source.prepare(sizes.value, dtypes.value);
+    const { kernels, problem, records: measured } = subject.ladder(sizes.value, dtypes.value);
     progress.max = kernels.length;
     const announce = (/** @type {number} */ i) => {
       bars.running(i);
-      message.textContent = `${kernels[i].label} at ${shape(problem)}, ${i + 1} of ${kernels.length} …`;
+      say(message, `${kernels[i].label} at ${size_of(problem)}, ${i + 1} of ${kernels.length} …`);
     };
-    message.textContent = "Preparing the operands …";
-    for await (const record of run(bench, announce)) {
+    say(message, "Preparing the operands …");
+    for await (const record of measured(bench, announce)) {
       records.push(record);
       app.showBest(record, kernels[records.length - 1].label);
       progress.value = records.length;
       bars.update(records);
     }
-    const stopped = bench.signal?.aborted;
+    const stopped = Boolean(bench.signal?.aborted);
     if (!stopped && records.some((r) => r.status === "ok")) {
-      message.textContent = "Measuring this device's peak compute and memory rates …";
+      say(message, "Measuring this device's peak compute and memory rates …");
       const roofline = await app.roofline();
-      if (roofline) await addRoofline(roofline);
+      if (roofline) await addRoofline(roofline, kernels);
     }
-    finish(Boolean(stopped));
+    finish(stopped);
   }
 
-  /** @param {import("../webmm.js").Roofline} roofline */
-  async function addRoofline(roofline) {
-    const peak = (/** @type {RunRecord} */ r) => (unitOf(r) === "GB/s" ? roofline.gbytes : roofline.gflops);
-    const kernels = source.prepare(sizes.value, dtypes.value).kernels;
-    records = records.map((r, i) => ({
-      ...r,
-      peak_fraction: kernels[i].matrix ? null : r.gflops && speedOf(r) / peak(r),
-    }));
+  /** @param {Roofline} roofline @param {import("../bench.js").Stage[]} kernels */
+  async function addRoofline({ gflops, gbytes }, kernels) {
+    const peak = unit_of(subject) === "GB/s" ? gbytes : gflops;
+    const share = (/** @type {RunRecord} */ r) => r.gflops && speed_of(r) / peak;
+    records = records.map((r, i) => ({ ...r, peak_fraction: kernels[i].matrix ? null : share(r) }));
     bars.update(records);
     if (ops.value !== "0") return;
-    const chart = rooflineChart(records, roofline, await app.bundle.module("drawings.js"));
+    const { roofline_of } = await import("../bundle/drawings.js");
+    const chart = drawn(roofline_of(records, gflops, gbytes), "roofline");
     details.prepend(h("figure", { class: "card" }, h("figcaption", {}, "Roofline"), chart));
   }
 
   /** @param {boolean} stopped */
   function finish(stopped) {
-    const best = fastest(records);
-    const label = best && source.stages[records.indexOf(best)].label;
-    const words = best
-      ? `${stopped ? "Stopped. " : ""}Fastest: ${label} at ${figures(speedOf(best))} ${unitOf(best)} on ${shape(best)}.`
-      : stopped
-        ? "Stopped before the first result."
-        : "No stage could run at this size.";
-    message.textContent = words;
-    app.announce(words);
+    const labels = subject.steps.map(({ label }) => label);
+    say(message, found(records, labels, stopped));
+    app.announce(String(message.textContent));
     if (records.length === 0) return;
-    const measured = records.filter((r) => r.status === "ok").length;
-    const caption =
-      `${measured} of ${records.length} stages measured at ${shape(records[0])}, fastest first. ` +
-      "Median and Best are times on the GPU, Call is the wall-clock time from the call to the result; " +
-      "Error is the largest one found, Bound what rounding allows";
-    details.append(div("card", tableOf(records, caption)));
-    if (ops.value === "0" && best) reported.set(`${shape(records[0])} ${records[0].dtype}`, records);
-    const what = ops.value === "0" ? "ladder" : `ladder of ${titles[Number(ops.value)].toLowerCase()}`;
-    app.addRun(`${what} ${shape(records[0])} ${records[0].dtype}, this browser`, records);
+    details.append(tableOf(records, explained(records)));
+    const problem = `${size_of(records[0])} ${records[0].dtype}`;
+    if (ops.value === "0" && records.some((r) => r.gflops)) reported.set(problem, records);
+    const what = ops.value === "0" ? "ladder" : `ladder of ${ops.selectedOptions[0].text.toLowerCase()}`;
+    app.addRun(`${what} ${problem}, this browser`, records);
   }
 
   async function saveReport() {
@@ -169,51 +117,4 @@ export function setup(app, root) {
   function saveRecords() {
     download("webmm-ladder.json", toJson(records), "application/json");
   }
-}
-
-/** @param {App} app @returns {Source} the ladder of floating-point matrix products, checked in JavaScript */
-function products(app) {
-  const { device, bundle } = app;
-  return {
-    stages: bundle.stages.map((name) => stepOf(bundle, name)),
-    sizes: SIZES.map((n) => [String(n), `${n} × ${n} × ${n}`]),
-    usual: () => (app.speed ? defaultSize(app.speed) : device.info.kind === "cpu" ? "256" : "1024"),
-    dtypes: available(app),
-    prepare(size, dtype) {
-      const n = Number(size);
-      const problem = { m: n, n, k: n, dtype: /** @type {any} */ (dtype) };
-      const kernels = bundle.stages.map((name) => device.stage(name, problem));
-      return {
-        kernels,
-        problem,
-        records: (bench, onStart) => ladder(bench, kernels, problem, () => Operands.random(device, problem), onStart),
-      };
-    },
-  };
-}
-
-/**
- * A step of a ladder; one whose kernel is no stage, as those of float64 from integers, follows none, and opens the chapter of its op or type.
- * @param {import("../bundle.js").Bundle} bundle @param {import("../prepared.js").Rung | string} rung or the name of a stage
- * @param {string} [op] @param {string} [dtype] @returns {import("../charts.js").Step}
- */
-export function stepOf(bundle, rung, op = "gemm", dtype = op) {
-  const { name, label, summary: words } = typeof rung === "string" ? { name: rung, label: rung, summary: "" } : rung;
-  if (!bundle.core.STAGES.get(op)?.has(name))
-    return { label, summary: words, follows: "", depth: 0, href: `#explain/${dtype}` };
-  const { summary, follows } = bundle.stage(name, op);
-  return { label, summary, follows, depth: bundle.core.depths(op).get(name), href: `#explain/${op}/${name}` };
-}
-
-/** @param {App} app @returns {[string, string][]} element types that the device supports, as options of a list */
-export function available(app) {
-  return Object.entries(app.bundle.index.dtypes)
-    .filter(([, dtype]) => dtype.features.every((feature) => app.device.features.has(feature)))
-    .map(([name]) => [name, name]);
-}
-
-/** @param {number} gflops @returns {string} the largest size that takes at most 20 ms at this rate */
-function defaultSize(gflops) {
-  const fitting = SIZES.filter((n) => n <= 4096 && 2 * n ** 3 <= gflops * 1e9 * 0.02);
-  return String(fitting.at(-1) ?? SIZES[0]);
 }

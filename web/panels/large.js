@@ -2,10 +2,11 @@
 /** Products of .npy files that are too large for memory: computed piece by piece; some elements are checked. */
 
 import { NpyFile, applyToFiles } from "../files.js";
-import { Matrix, ProblemError, errorBound, toNpy } from "../webmm.js";
+import { Checker, Matrix, ProblemError, errorBound, toNpy } from "../webmm.js";
+import { transposed } from "./matrices.js";
 
 /** @import { App } from "../main.js" */
-/** @import { HostArray } from "../host.js" */
+/** @import { Rounding } from "../check.js" */
 
 const COLUMNS = 8; // of C that are checked, in three of its rows
 
@@ -36,37 +37,29 @@ export async function multiplyFiles(app, operands, { options }, progress) {
   const [a, b] = await Promise.all(operands.map((x) => (x instanceof Matrix ? stored(x) : x)));
   const more = { alpha, ...(precision && { precision }), memory: Math.max(4096, app.device.memory / 4), progress };
   const c = /** @type {NpyFile} */ (await applyToFiles(app.device, "gemm", [a, b], more));
-  const bound = errorBound(a.columns, /** @type {any} */ (dtype), app.bundle.index.dtypes[dtype]);
-  return { c, ...(await errorOf(a, b, c, alpha)), bound };
+  const rounding = app.bundle.index.dtypes[dtype];
+  return { c, ...(await errorOf(a, b, c, alpha, rounding)), bound: errorBound(a.columns, dtype, rounding) };
 }
 
-/** @param {NpyFile} a @param {NpyFile} b @param {NpyFile} c @param {number} alpha @returns {Promise<{checked: number, error: number}>} the largest error ÷ |alpha||A||B| in some elements of `c` */
-async function errorOf(a, b, c, alpha) {
+/** @param {NpyFile} a @param {NpyFile} b @param {NpyFile} c @param {number} alpha @param {Rounding} rounding @returns {Promise<{checked: number, error: number}>} the largest error ÷ |alpha||A||B| in some elements of `c` */
+async function errorOf(a, b, c, alpha, rounding) {
   const first = Math.floor((c.columns - 1) / 2);
   /** @type {[number, number]} */
   const columns = [first, Math.min(first + COLUMNS, c.columns)];
-  const right = values(b, await b.read([0, b.rows], columns));
+  const right = await part(b, [0, b.rows], columns);
   let [checked, error] = [0, 0];
   for (const row of new Set([0, Math.floor(c.rows / 2), c.rows - 1])) {
-    const left = values(a, await a.read([row, row + 1], [0, a.columns]));
-    const got = values(c, await c.read([row, row + 1], columns));
-    for (let j = 0; j < columns[1] - first; j++) {
-      let [sum, scale] = [0, 0];
-      for (let k = 0; k < a.columns; k++) {
-        sum += left(0, k) * right(k, j);
-        scale += Math.abs(left(0, k) * right(k, j));
-      }
-      if (!Number.isFinite(scale)) continue; // NaN or an infinity in A or B
-      const off = Math.abs(got(0, j) - alpha * sum) / (Math.abs(alpha) * scale || 1);
-      error = Number.isNaN(error) || off <= error ? error : off;
-      checked++;
-    }
+    const left = await part(a, [row, row + 1], [0, a.columns]);
+    const checker = new Checker(left, right, rounding, { alpha, bias: null, per: "", activation: "" });
+    error = Math.max(error, await checker.error(await c.read([row, row + 1], columns)));
+    checked += right.columns;
   }
   return { checked, error };
 }
 
-/** @param {NpyFile} file @param {HostArray} host what was read of it @returns {(i: number, j: number) => number} its elements by row and column */
-function values({ fortran }, host) {
-  const [numbers, width] = [host.floats(), host.shape[1]];
-  return fortran ? (i, j) => numbers[j * width + i] : (i, j) => numbers[i * width + j];
+/** @param {NpyFile} file @param {[number, number]} rows @param {[number, number]} columns @returns {Promise<Matrix>} these of it */
+async function part(file, rows, columns) {
+  const host = await file.read(rows, columns);
+  const read = new Matrix(host.floats(), host.shape);
+  return file.fortran ? transposed(read) : read;
 }

@@ -1,13 +1,14 @@
 // @ts-check
 /** Matrices as a visitor gives them – pasted, from files, or random – and as results: a heat map, numbers and files. */
 
-import { button, div, download, field, figures, h, row, say, scrolled, table, time } from "../dom.js";
+import { duration, figures } from "../bundle/core.js";
+import { excerpt } from "../bundle/panels.js";
+import { all, bind, button, byId, div, download, h, say, scrolled, span, table } from "../dom.js";
 import { Matrix, ProblemError, UnsupportedError, inWords, parseCsv, parseNpy, toCsv, toNpy } from "../webmm.js";
 
 /** @import { App } from "../main.js" */
 /** @import { NpyFile } from "../files.js" */
 
-const SHOWN = 8; // rows and columns of numbers, at most
 const PICTURE = 384; // width and height of the heat map in pixels, at most
 const EXAMPLES = { A: "1, 2, 3\n4, 5, 6", B: "1, 0\n0, 1\n2, 2", X: "1, 2, 3, 4\n0.5, -1, 2, 0" };
 const SEEDS = { A: 1, B: 2, X: 3 };
@@ -16,7 +17,7 @@ const SEEDS = { A: 1, B: 2, X: 3 };
 export async function timed({ device: { pipelines } }, work) {
   const [started, compiled] = [performance.now(), pipelines.count];
   const result = await work();
-  const spent = time((performance.now() - started) * 1e3);
+  const spent = duration((performance.now() - started) * 1e3);
   return [result, `${spent}, ${pipelines.count > compiled ? "compilation, " : ""}upload and download included`];
 }
 
@@ -33,66 +34,49 @@ export const checked = (check, ...buttons) => [
   div("controls", ...buttons),
 ];
 
+/** @param {string} name of the file @param {() => BlobPart} data */
+export const saving = (name, data) =>
+  button("Download .npy", () => download(name, data(), "application/octet-stream"), { id: "download-npy" });
+
 /**
  * Show a result, what its check says, and buttons to download it.
  * @param {HTMLElement} result @param {Matrix} c @param {string} name such as C @param {string} file without its suffix @param {string} check
  */
 export function show(result, c, name, file, check) {
-  const npy = () => download(`${file}.npy`, toNpy(c), "application/octet-stream");
   const csv = () => download(`${file}.csv`, toCsv(c), "text/csv");
-  const buttons = [button("download-npy", "Download .npy", npy), button("download-csv", "Download CSV", csv)];
+  const buttons = [saving(`${file}.npy`, () => toNpy(c)), button("Download CSV", csv, { id: "download-csv" })];
+  const numbers = table(excerpt(c.floats(), c.rows, c.columns, name), "matrix");
   result.replaceChildren(
     h("figure", { class: "card" }, h("figcaption", {}, `${name} as a heat map`), heatMap(c, name)),
-    div("card", numbers(c, name), ...checked(check, ...buttons)),
+    div("card", scrolled(`Numbers of ${name}`, numbers), ...checked(check, ...buttons)),
   );
 }
 
-/** The controls of one operand. @param {App} app @param {"A" | "B" | "X"} name */
+/** The controls of one operand. @param {App} app @param {"A" | "B" | "X"} name @returns {() => Promise<Matrix | NpyFile>} reads it */
 export function operand(app, name) {
   /** @type {Matrix | NpyFile | null} */
   let loaded = null;
   let seed = SEEDS[name];
   const id = name.toLowerCase();
-  const text = h("textarea", {
-    id: `${id}-text`,
-    rows: 5,
-    spellcheck: false,
-    value: EXAMPLES[name],
-    "aria-label": `${name} as rows of numbers`,
-    oninput: () => take(null),
-  });
-  const about = h("p", { class: "about", id: `${id}-about`, role: "status" });
-  const file = h("input", {
-    type: "file",
-    id: `${id}-file`,
-    accept: ".npy,.csv,.tsv,.txt",
-    "aria-label": `${name} from a CSV or .npy file`,
-    onchange: read,
-  });
-  const length = (/** @type {string} */ axis) =>
-    h("input", { type: "number", id: `${id}-${axis}`, min: 1, value: 256, inputMode: "numeric" });
-  const [rows, columns] = ["rows", "columns"].map(length);
-  const draw = button(`${id}-random`, "Random", random);
-  const element = h(
-    "fieldset",
-    { class: "card operand" },
-    h("legend", {}, name),
-    text,
-    div("row", file),
-    div("row", field("Rows", rows), field("Columns", columns), draw),
-    about,
-  );
-  element.addEventListener("dragover", (event) => event.preventDefault());
-  element.addEventListener("drop", (event) => {
+  const element = byId(`operand-${id}`);
+  element.innerHTML = byId("operand").innerHTML.replaceAll("{name}", id).replaceAll("{NAME}", name);
+  const [file, rows, columns] = all("input", `${id}-file`, `${id}-rows`, `${id}-columns`);
+  const [text] = all("textarea", `${id}-text`);
+  const [about] = all("p", `${id}-about`);
+  text.value = EXAMPLES[name];
+  bind(element, { typed: () => take(null), read: () => open(file.files?.[0]), random });
+  element.ondragover = (event) => event.preventDefault();
+  element.ondrop = (event) => {
     event.preventDefault();
-    const dropped = event.dataTransfer?.files[0];
-    if (dropped) void open(dropped);
-  });
+    void open(event.dataTransfer?.files[0]);
+  };
+  return matrix;
 
   /** @param {Matrix | NpyFile | null} matrix @param {string} [words] */
   function take(matrix, words = "") {
     loaded = matrix;
     say(about, matrix ? `${words}: ${matrix.rows}×${matrix.columns} ${matrix.dtype}` : "");
+    if (matrix) text.value = preview(matrix);
   }
 
   /** @param {unknown} error */
@@ -102,28 +86,22 @@ export function operand(app, name) {
     text.value = "";
   }
 
-  function read() {
-    const chosen = file.files?.[0];
-    if (chosen) void open(chosen);
+  /** @param {File | undefined} source */
+  async function open(source) {
+    if (!source) return;
+    try {
+      take(await read(source), source.name);
+    } catch (error) {
+      const known = error instanceof ProblemError;
+      refuse(known ? error : new ProblemError(`${source.name} could not be read: ${inWords(error)}`));
+    }
   }
 
   /** @param {File} source */
-  async function open(source) {
-    try {
-      const binary = source.name.toLowerCase().endsWith(".npy");
-      const large = binary && source.size > app.device.memory / 4;
-      const matrix = large
-        ? await (await import("./large.js")).opened(source)
-        : binary
-          ? parseNpy(await source.arrayBuffer())
-          : parseCsv(await source.text());
-      take(matrix, source.name);
-      text.value = preview(matrix);
-    } catch (error) {
-      refuse(
-        error instanceof ProblemError ? error : new ProblemError(`${source.name} could not be read: ${inWords(error)}`),
-      );
-    }
+  async function read(source) {
+    if (!source.name.toLowerCase().endsWith(".npy")) return parseCsv(await source.text());
+    if (source.size <= app.device.memory / 4) return parseNpy(await source.arrayBuffer());
+    return (await import("./large.js")).opened(source);
   }
 
   function random() {
@@ -136,16 +114,13 @@ export function operand(app, name) {
           `${m}×${n} needs ${(m * n * 4).toLocaleString("en")} bytes; ${info.name} allows ${most.toLocaleString("en")} per matrix`,
         );
       }
-      const matrix = Matrix.random(m, n, seed);
+      take(Matrix.random(m, n, seed), "random, from −0.5 to 0.5");
       seed += 2;
-      take(matrix, "random, from −0.5 to 0.5");
-      text.value = preview(matrix);
     } catch (error) {
       refuse(error);
     }
   }
 
-  /** @returns {Promise<Matrix | NpyFile>} */
   async function matrix() {
     if (loaded) return loaded;
     if (about.classList.contains("error") && text.value === "") throw new ProblemError(`${name}: ${about.textContent}`);
@@ -155,7 +130,6 @@ export function operand(app, name) {
       throw new ProblemError(`${name}: ${inWords(error)}`);
     }
   }
-  return { element, matrix };
 }
 
 /** @param {string} text @returns {string} a nested list of Python or JSON, or an array as NumPy prints it, as a row per line; other texts as they are */
@@ -175,67 +149,43 @@ function preview(matrix) {
   return `# ${matrix.rows}×${matrix.columns}, too large to show here; typing replaces the matrix`;
 }
 
-/** @param {Matrix} c @param {string} name @returns {HTMLElement} */
-function numbers(c, name) {
-  const values = c.floats();
-  const columns = picks(c.columns);
-  const named = (/** @type {number | null} */ i) => i ?? "…";
-  const cell = (/** @type {number | null} */ i, /** @type {number | null} */ j) =>
-    i === null || j === null ? "…" : short(values[i * c.columns + j]);
-  const rows = picks(c.rows).map((i) =>
-    row(
-      [named(i)],
-      columns.map((j) => cell(i, j)),
-    ),
-  );
-  const whole = table(["", ...columns.map(named)], rows, `${name}, ${c.rows}×${c.columns}`, { class: "matrix" });
-  return scrolled(`Numbers of ${name}`, whole);
+/** @param {Matrix} x @returns {Matrix} */
+export function transposed({ data, rows, columns, dtype }) {
+  const flipped = data.map((_, i) => data[(i % rows) * columns + Math.floor(i / rows)]);
+  return new Matrix(flipped, [columns, rows], dtype);
 }
-
-/** @param {number} length @returns {(number | null)[]} the indices to show; null for a gap */
-function picks(length) {
-  if (length <= SHOWN) return Array.from({ length }, (_, i) => i);
-  return [...Array.from({ length: SHOWN - 2 }, (_, i) => i), null, length - 1];
-}
-
-/** @param {number} value */
-const short = (value) => (Number.isFinite(value) ? String(Number(value.toPrecision(5))) : String(value));
 
 /** @param {Matrix} c @param {string} name @returns {HTMLElement} */
 function heatMap(c, name) {
   const values = c.floats();
   const largest = values.reduce((most, v) => (Number.isFinite(v) ? Math.max(most, Math.abs(v)) : most), 0) || 1;
   const [width, height] = [Math.min(c.columns, PICTURE), Math.min(c.rows, PICTURE)];
-  const at = (/** @type {number} */ place, /** @type {number} */ length, /** @type {number} */ shown) =>
-    Math.floor((place * length) / shown);
-  const label = `Heat map of ${name}, from −${figures(largest)} to ${figures(largest)}`;
+  const ends = [`−${figures(largest)}`, figures(largest)];
+  const label = `Heat map of ${name}, from ${ends[0]} to ${ends[1]}`;
   const canvas = h("canvas", { width, height, class: "heat", role: "img", "aria-label": label });
-  paint(canvas, (x, y) => values[at(y, c.rows, height) * c.columns + at(x, c.columns, width)] / largest);
-  const scale = h("canvas", { width: 40, height: 1, class: "scale", "aria-hidden": "true" });
-  paint(scale, (x) => x / 19.5 - 1);
-  const ends = [`−${figures(largest)}`, figures(largest)].map((words) => h("span", {}, words));
-  return div("heat-frame", canvas, div("legend", ends[0], scale, ends[1]));
-}
-
-/** @param {HTMLCanvasElement} canvas @param {(x: number, y: number) => number} value of a pixel, from -1 to 1 */
-function paint(canvas, value) {
-  const { width, height } = canvas;
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const image = context.createImageData(width, height);
-  for (let y = 0; y < height; y++)
-    for (let x = 0; x < width; x++) image.data.set(colour(value(x, y)), 4 * (y * width + x));
+  for (let y = 0; y < height; y++) {
+    const row = Math.floor((y * c.rows) / height) * c.columns;
+    for (let x = 0; x < width; x++) {
+      const value = values[row + Math.floor((x * c.columns) / width)];
+      image.data.set(colour(value / largest), 4 * (y * width + x));
+    }
+  }
   context.putImageData(image, 0, 0);
+  const legend = div("legend", span("", ends[0]), span("scale"), span("", ends[1]));
+  return div("heat-frame", canvas, legend);
 }
 
-const LOW = [29, 78, 216];
-const MIDDLE = [245, 245, 244];
-const HIGH = [194, 65, 12];
+const [LOW, MIDDLE, HIGH] = [
+  [29, 78, 216],
+  [245, 245, 244],
+  [194, 65, 12],
+]; // as of .scale in style.css
 
-/** @param {number} value from -1 to 1; anything else is grey @returns {[number, number, number, number]} */
+/** @param {number} value from -1 to 1; anything else is grey @returns {number[]} */
 function colour(value) {
   if (!Number.isFinite(value)) return [120, 113, 108, 255];
   const end = value < 0 ? LOW : HIGH;
-  const t = Math.min(1, Math.abs(value));
-  const mix = (/** @type {number} */ i) => Math.round(MIDDLE[i] + (end[i] - MIDDLE[i]) * t);
-  return [mix(0), mix(1), mix(2), 255];
+  return [...MIDDLE.map((middle, i) => middle + (end[i] - middle) * Math.abs(value)), 255];
 }

@@ -1,71 +1,27 @@
 // @ts-check
-/** The options of a product: controls, and the `gpu.matmul()` call that they correspond to. */
+/** The options of a product, and the `gpu.matmul()` call that they correspond to. */
 
-import { div, field, h, select } from "../dom.js";
+import { all, byId, options as listed } from "../dom.js";
 import { HostArray, Matrix, ProblemError, inWords, parseCsv } from "../webmm.js";
-import { available } from "./ladder.js";
+import { available } from "./subjects.js";
 
-/** @import { App } from "../main.js" */
 /** @import { DType } from "../webmm.js" */
 /** @import { MatmulOptions } from "../engine/device.js" */
 /** @import { Epilogue } from "../check.js" */
 /** The operands' dtype, the options of `matmul()`, and the epilogue that they amount to, if any. @typedef {{dtype: DType, options: MatmulOptions, epilogue?: Epilogue}} Asked */
 
-const BIASES = /** @type {[string, string][]} */ ([
-  ["", "none"],
-  ["column", "one per column"],
-  ["row", "one per row"],
-]);
-const PRECISIONS = /** @type {[string, string][]} */ ([
-  ["highest", "highest"],
-  ["high", "high, on matrix units"],
-]);
-
-/** @param {App} app @param {() => void} onchange */
-export function productOptions(app, onchange) {
+/** @param {import("../main.js").App} app */
+export function productOptions(app) {
+  const [dtype, out, bias] = all("select", "multiply-dtype", "multiply-out", "multiply-bias");
+  const [activation, precision] = all("select", "multiply-activation", "multiply-precision");
+  const [flipA, flipB] = all("input", "multiply-transpose-a", "multiply-transpose-b");
+  const [alpha, values] = all("input", "multiply-alpha", "multiply-bias-values");
   const types = available(app);
-  const dtype = select({ id: "multiply-dtype", onchange }, types);
-  const out = select({ id: "multiply-out", onchange }, [["", "same as A and B"], ...types]);
-  const flip = (/** @type {string} */ name) =>
-    h("input", { type: "checkbox", id: `multiply-transpose-${name.toLowerCase()}`, onchange });
-  const [flipA, flipB] = [flip("A"), flip("B")];
-  const alpha = h("input", { type: "text", id: "multiply-alpha", value: "1", inputMode: "decimal", oninput: onchange });
-  const bias = select({ id: "multiply-bias", onchange: showValues }, BIASES);
-  const values = h("input", {
-    type: "text",
-    id: "multiply-bias-values",
-    placeholder: "random if empty",
-    spellcheck: false,
-    oninput: onchange,
-  });
-  const activation = select({ id: "multiply-activation", onchange }, [
-    ["", "none"],
-    ...app.bundle.core.ACTIVATIONS.keys(),
-  ]);
-  const precision = select({ id: "multiply-precision", onchange }, PRECISIONS);
-  const valuesField = field("Bias values", values);
-  valuesField.hidden = true;
-  const check = (/** @type {HTMLElement} */ box, /** @type {string} */ label) =>
-    h("label", { class: "check-field" }, box, label);
-  const element = h(
-    "fieldset",
-    { class: "options" },
-    h("legend", { class: "visually-hidden" }, "Options of the product"),
-    field("Element type", dtype),
-    div("checks", check(flipA, "Transpose A"), check(flipB, "Transpose B")),
-    field("Alpha", alpha),
-    field("Bias", bias),
-    valuesField,
-    field("Activation", activation),
-    field("Result type", out),
-    field("Precision", precision),
-  );
-  return { element, asked, call, flips: () => ({ a: flipA.checked, b: flipB.checked }) };
-
-  function showValues() {
-    valuesField.hidden = bias.value === "";
-    onchange();
-  }
+  dtype.append(...listed(types));
+  out.append(...listed(types));
+  activation.append(...listed([...app.bundle.core.ACTIVATIONS.keys()]));
+  bias.oninput = () => (byId("multiply-bias-field").hidden = bias.value === "");
+  return { asked, call, flips: () => ({ a: flipA.checked, b: flipB.checked }) };
 
   /** @returns {Record<string, any>} the options that differ from the defaults, except the bias */
   function options() {

@@ -42,25 +42,17 @@ export async function report(app, records) {
 
 /** @param {GPUSupportedLimits} limits @returns {Record<string, number>} by their names in Python, such as max-buffer-size */
 function limitsOf(limits) {
-  /** @type {Record<string, number>} */
-  const named = {};
-  for (const name in limits) {
-    const value = /** @type {any} */ (limits)[name]; // attributes of the prototype
-    if (typeof value === "number") named[hyphened(name)] = value;
-  }
-  return named;
+  const names = /** @type {(keyof GPUSupportedLimits)[]} */ (Object.keys(Object.getPrototypeOf(limits)));
+  const named = names.map((name) => [hyphened(name), limits[name]]);
+  return Object.fromEntries(named.filter(([, value]) => typeof value === "number"));
 }
 
 /** @param {App} app @returns {(HTMLElement | string)[]} what a report contains, and where to attach it */
 export function contents(app) {
-  const { address } = app.bundle.index;
-  const where = address ? h("a", { href: form(app, address) }, "this form") : "a new issue “New GPU” of the project";
-  return [CONTENTS, where, "."];
-}
-
-/** @param {App} app @param {string} address of the project @returns {string} that of its form for contributions, filled in */
-function form(app, address) {
+  const { address, version } = app.bundle.index;
   const { name, backend, driver } = app.device.info;
-  const filled = { device: name, driver: `${backend} ${driver}`.trim(), version: app.bundle.index.version };
-  return `${address}/issues/new?${new URLSearchParams({ template: "new-gpu.yml", ...filled, title: `New GPU: ${name}` })}`;
+  const filled = { device: name, driver: `${backend} ${driver}`.trim(), version };
+  const form = new URLSearchParams({ template: "new-gpu.yml", ...filled, title: `New GPU: ${name}` });
+  const link = h("a", { href: `${address}/issues/new?${form}` }, "this form");
+  return [CONTENTS, address ? link : "a new issue “New GPU” of the project", "."];
 }

@@ -1,80 +1,56 @@
 // @ts-check
 /** The memory traffic of a stage, and its place under this device's roofline. */
 
-import { button, div, drawn, figures, h, size } from "../dom.js";
+import { facts, intensity, place, roof } from "../bundle/drawings.js";
+import { all, byId, drawn, h, say } from "../dom.js";
 
 /** @import { App } from "../main.js" */
 /** @import { Kernel } from "../webmm.js" */
 /** @import { Python } from "../bundle.js" */
 
-const SPAN = 256; // around the ridge, in FLOP per byte
-
 /** @param {App} app */
 export function trafficView(app) {
-  const list = h("dl", { class: "traffic" });
-  const chart = div("");
-  const message = h("p", { class: "hint" });
-  const measure = button("explain-roofline", "Measure this device’s roofline", measureCeilings);
-  const element = h(
-    "figure",
-    { class: "card", id: "explain-traffic" },
-    h("figcaption", {}, "Memory traffic"),
-    list,
-    chart,
-    div("row", measure),
-    message,
-  );
-  /** @type {{intensity: number, name: string, gflops: number | null} | null} */
-  let shown = null;
+  const [message] = all("p", "traffic-words");
+  const [measure] = all("button", "explain-roofline");
+  const chart = byId("traffic-chart");
+  /** @type {{name: string, loaded: number, gflops: number | null}} what the kernel computes in FLOP per byte, and its speed */
+  let shown;
   /** @type {Python} the `Axes` of webmm/learn/drawings/axes.py */
   let axes = null;
-  app.addEventListener("roofline", () => void draw());
-  return { element, show };
+  measure.onclick = measureCeilings;
+  app.addEventListener("roofline", draw);
+  return { show };
 
   /** @param {Kernel} kernel @param {Python} problem @param {number | null} [gflops] the measured speed, once it has run */
-  function show(kernel, problem, gflops = null) {
-    const { flops, storage, workgroup, least } = app.bundle.core.moved(kernel.of, problem);
-    shown = { intensity: flops / storage, name: kernel.name, gflops };
-    const times = storage > 1.005 * least ? `${figures(storage / least)} × the minimum` : "the minimum";
-    const within = workgroup ? size(workgroup) : "none";
-    const rows = [
-      ["Operations", `${figures(flops / 1e6)} MFLOP`],
-      ["Storage buffers", `${size(storage)}, ${times}`],
-      ["Workgroup memory", workgroup === null ? `${size(kernel.of.workgroup_bytes)} per workgroup` : within],
-      ["FLOP per byte of storage", figures(shown.intensity)],
-    ];
-    list.replaceChildren(...rows.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
-    void draw();
+  function show({ name, of }, problem, gflops = null) {
+    shown = { name, loaded: intensity(of, problem), gflops };
+    const list = facts(of, problem).flatMap(([term, words]) => [h("dt", {}, term), h("dd", {}, words)]);
+    byId("traffic-list").replaceChildren(...list);
+    draw();
   }
 
-  async function draw() {
+  function draw() {
     measure.hidden = app.ceilings !== null;
-    if (!app.ceilings || !shown) return;
+    if (!app.ceilings) return;
     const { gflops: peak, gbytes } = app.ceilings;
-    const [{ roofed }, { traffic }] = await Promise.all(
-      ["drawings.js", "panels.js"].map((name) => app.bundle.module(name)),
-    );
     if (!axes) {
-      const ridge = peak / gbytes;
-      axes = roofed(peak, gbytes, [ridge / SPAN, ridge * SPAN], [peak / SPAN, peak * 2], "FLOP per byte of storage");
-      axes.svg.dot("dot best", 0, 0, 6.5);
-      chart.replaceChildren(drawn(axes.svg));
-      chart.firstElementChild?.classList.add("roofline");
+      axes = roof(peak, gbytes);
+      chart.replaceChildren(drawn(axes.svg, "roofline"));
     }
-    const { intensity, name, gflops } = shown;
-    const reach = Math.min(peak, intensity * gbytes);
-    const [x, y] = axes.within(intensity, gflops ?? reach);
+    const { name, loaded, gflops } = shown;
+    const reach = Math.min(peak, loaded * gbytes);
+    const [x, y] = axes.within(loaded, gflops ?? reach);
     const dot = /** @type {SVGCircleElement} */ (chart.querySelector(".dot"));
     dot.style.transform = `translate(${x}px, ${y}px)`;
     dot.setAttribute("class", gflops === null ? "dot roof-dot" : "dot best");
-    message.textContent = traffic(name, intensity, gflops, reach);
+    say(message, place(name, loaded, gflops, reach));
     chart.firstElementChild?.setAttribute("aria-label", String(message.textContent));
   }
 
-  async function measureCeilings() {
-    message.textContent = "Measuring this device’s peak compute and memory rates …";
-    await app.attempt(measure, message, async () => {
-      if (!(await app.roofline())) message.textContent = "The peak rates of this device could not be measured.";
-    });
+  function measureCeilings() {
+    const work = async () => {
+      if (!(await app.roofline())) say(message, "The peak rates of this device could not be measured.");
+    };
+    return app.attempt(measure, message, work, { words: "Measuring this device’s peak compute and memory rates …" });
   }
 }

@@ -110,14 +110,22 @@ function quoted(text) {
   return mark + text.replaceAll("\\", "\\\\").replaceAll(mark, `\\${mark}`).replaceAll("\n", "\\n") + mark;
 }
 
-/** @param {any} x @param {string} spec "", "g", ",", ".1f" or the last two @returns {string} */
+/** Numbers by the last letter of a format. @type {Record<string, (x: number, places: any) => string>} */
+const TEXTS = {
+  "": String,
+  e: (x, places) => x.toExponential(places).replace(/([+-])(\d)$/, "$10$2"),
+  f: (x, places) => x.toFixed(places),
+  g: (x, places = 6) => String(Number(x.toPrecision(places))), // from 0.0001 to a million; ties away from 0
+};
+
+/** @param {any} x @param {string} spec "", "g", ",", ".1e", ".1f", ".3g", or "," and one of these @returns {string} */
 export function format(x, spec) {
-  if (spec === "g") return String(Number(Number(x).toPrecision(6))); // from 0.0001 to a million; ties away from 0
-  const parts = /^(,?)(?:\.(\d+)f)?$/.exec(spec);
+  const parts = /^(,?)(?:\.(\d+)([efg])|(g?))$/.exec(spec);
   if (!parts) throw new ValueError(`the format ${spec} is not supported`);
   if (spec === "") return str(x);
-  const text = parts[2] === undefined ? String(Number(x)) : Number(x).toFixed(Number(parts[2]));
-  return parts[1] ? text.replace(/\B(?<!\.\d*)(?=(\d{3})+(?!\d))/g, ",") : text;
+  const [, grouped, places, kind = parts[4]] = parts;
+  const text = TEXTS[kind](Number(x), places && Number(places));
+  return grouped ? text.replace(/\B(?<!\.\d*)(?=(\d{3})+(?!\d))/g, ",") : text;
 }
 
 /** @param {string} pattern with %d, %s and %% @param {any} values @returns {string} `pattern % values` */

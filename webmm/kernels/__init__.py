@@ -99,6 +99,16 @@ def depths(op: str = "gemm") -> dict[str, int]:
     return found
 
 
+def branch(name: str, op: str = "gemm") -> str:
+    """Return what stands before a stage in a list: spaces for branches that lead to it, └ where the last one begins."""
+    inward = depths(op)
+    depth = inward[name]
+    if not depth:
+        return ""
+    begins = inward.get(STAGES[op][name].follows, 0) < depth
+    return "  " * (depth - 1) + ("└ " if begins else "  ")
+
+
 def label_of(record: Record) -> str:
     """Return the kernel of a record, and the settings in which it differs from the defaults."""
     if record.kernel not in STAGES.get(record.op, ()):

@@ -32,12 +32,12 @@ from webmm.page.script.program import Program
 # Loaded on demand: files of the bundle that the service worker does not fetch in advance either …
 ON_DEMAND = ("bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/", "bundle/learn/")
 PANELS = (  # of the page, and parts of them
-    *("multiply", "matrices", "form", "options", "large", "explain", "ops", "ladders", "code", "traffic"),
+    *("multiply", "matrices", "form", "options", "large", "explain", "known", "code", "traffic"),
     *("own", "tune", "compare", "help", "report", "chapter", "steps", "ablate"),
 )
 LAZY = (  # … and modules.
     *(*ON_DEMAND, "bundle/ladders.js", *(f"bundle/{name}" for name in core.LATE)),
-    *(f"panels/{name}.js" for name in PANELS),
+    *(f"panels/{name}.{kind}" for name in PANELS for kind in ("js", "html")),
     *("exhibits.js", "pasted.js", "prepared.js", "files.js", "leaderboard.html"),
     *("calls/attention.js", "calls/elements.js", "calls/kv_cache.js", "epilogue.js", "expressions.js", "reduction.js"),
 )

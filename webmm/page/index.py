@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from webmm.cases import OPS
 from webmm.choose import tables, tuned
 from webmm.dtypes import FLOATS
 from webmm.measure.records import REPORT, Record
@@ -24,7 +25,7 @@ def index() -> dict[str, Any]:
         "address": ADDRESS,
         "ladders": [ladder.title for ladder in ladders.every()],
         "explained": ladders.explained(),
-        "ops": rows.index(),
+        "ops": list(OPS),
         "late": list(LATE_OPS),
         "shown": rows.titles(),
         "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny, "features": sorted(d.features)} for d in FLOATS},

@@ -1,7 +1,7 @@
 """What the page knows of each op: its row.
 
-`bundle/index.json` has the data of the rows that the page needs at once (`index()`); `bundle/ops.js` has the rows as
-classes with their pure methods (`Op.PURE`), and what is shown of them. All of it includes the ops of plugins.
+`bundle/core.js` has the data of the rows that the page needs at once (`DATA`); `bundle/ops.js` has the rows as classes
+with their pure methods (`Op.PURE`), and what is shown of them. All of it includes the ops of plugins.
 What it names for the page is in the translated subset (docs/page.md).
 """
 
@@ -29,7 +29,8 @@ class Shown:
     checked: bool
 
 
-ROWS: dict[str, type[Op[Any]]]  # by name; this and the next three are found in __getattr__(), since plugins add to them
+ROWS: dict[str, type[Op[Any]]]  # by name; this and the next four are found in __getattr__(), since plugins add to them
+DATA: dict[str, list[Any]]  # of each row: its unit, `axes`, and a and b of its rate
 SHOWN: tuple[Shown, ...]
 FORMS: tuple[str, ...]  # the ops of one array that a visitor can compute, as OP or OP:VARIANT
 FIELDS: dict[str, tuple[str, ...]]  # the fields of problems in `webmm/shaders`: the parameters of `described()`
@@ -38,6 +39,8 @@ FIELDS: dict[str, tuple[str, ...]]  # the fields of problems in `webmm/shaders`:
 def __getattr__(name: str) -> Any:
     if name == "ROWS":
         return {key: type(op) for key, op in OPS.items()}
+    if name == "DATA":
+        return {key: [op.unit, op.axes, *rate(op)] for key, op in OPS.items()}
     if name == "SHOWN":
         return tuple(Shown(key, each, checks(op)) for key, op in OPS.items() for each in op.exhibits)
     if name == "FORMS":
@@ -59,11 +62,6 @@ def omitted() -> Iterator[str]:
     classes = {cls for op in OPS.values() for cls in type(op).__mro__ if issubclass(cls, Op)}
     for cls in sorted(classes, key=lambda each: each.__qualname__):
         yield from (f"{cls.__module__}.{cls.__name__}.{name}" for name in vars(cls) if name not in Op.PURE)
-
-
-def index() -> dict[str, list[Any]]:
-    """Return the data of the rows that the page needs at once, by name: unit, `axes`, and a and b of its rate."""
-    return {name: [op.unit, op.axes, *rate(op)] for name, op in OPS.items()}
 
 
 def titles() -> list[list[Any]]:

@@ -1,18 +1,22 @@
 """What the page tells of records of several runs: which to compare, and in which words.
 
-`size` is a function of a record, such as 64×32×16. This module is in the translated subset (docs/page.md).
+This module is in the translated subset (docs/page.md): records are JavaScript's there.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from webmm.measure.records import Record
-from webmm.text import figures
+from webmm.page.labels import size_of, speed_of, unit_of
+from webmm.page.tables import Row, Table, fastest
+from webmm.text import figures, percent
 
-Words = Callable[[Record], str]
+Key = Callable[[Record], str]
 FAILED = ("compile", "runtime", "incorrect", "timeout")
+SEEN = "run the ladder or the tuner, import saved results, or open a shared link"
 
 
 @dataclass(frozen=True)
@@ -23,39 +27,67 @@ class Run:
     records: Sequence[Record]
 
 
-def _key(exact: bool, size: Words) -> Words:
+def _key(exact: bool) -> Key:
     """Return what identifies a measurement: its kernel, and its size if `exact`."""
-    return lambda r: f"{r.op} {r.kernel} {r.dtype}" + (f" {size(r)}" if exact else "")
+    return lambda r: f"{r.op} {r.kernel} {r.dtype}" + (f" {size_of(r)}" if exact else "")
 
 
-def _share(a: Run, b: Run, key: Words) -> bool:
+def _share(a: Run, b: Run, key: Key) -> bool:
     keys = {key(r) for r in b.records}
     return any(key(r) in keys for r in a.records)
 
 
-def likely(runs: Sequence[Run], size: Words) -> str:
+def likely(runs: Sequence[Run]) -> str:
     """Return the name of the run to compare with the first, the newest one; "" if there are no runs.
 
     It is the next one on the same problems, or else of the same kernels, or else the next one.
     """
     for exact in (True, False):
         for run in runs[1:]:
-            if _share(run, runs[0], _key(exact, size)):
+            if _share(run, runs[0], _key(exact)):
                 return run.name
     return runs[min(1, len(runs) - 1)].name if runs else ""
 
 
-def compared(a: Run, b: Run, size: Words) -> tuple[bool, list[tuple[Record | None, Record | None]]]:
-    """Return whether two runs have equal problems, and the fastest record of each kernel in both.
+def compared(a: Run, b: Run) -> Table:
+    """Return the fastest record of each kernel in two runs, of any size if none are equal; one run is shown once."""
+    exact = _share(a, b, _key(True))
+    x, y = (_fastest(run.records, _key(exact)) for run in (a, b))
+    rows = [_pair(x.get(key), y.get(key), a is b) for key in dict.fromkeys((*x.keys(), *y.keys()))]
+    heads = (_who(a),) if a is b else (_who(a), _who(b), "second ÷ first")
+    more = "" if exact else "; the sizes differ"
+    return Table(("Kernel", *heads), rows, f"Best configuration of each kernel{more}")
 
-    Without equal problems, those of any size are compared.
-    """
-    exact = _share(a, b, _key(True, size))
-    x, y = (_fastest(run.records, _key(exact, size)) for run in (a, b))
-    return exact, [(x.get(key), y.get(key)) for key in dict.fromkeys((*x.keys(), *y.keys()))]
+
+def _pair(p: Record | None, q: Record | None, same: bool) -> Row:
+    """Return the line of two records of a kernel, or of one that is both."""
+    known = [r for r in (p, q) if r]
+    sizes = " and ".join(dict.fromkeys(size_of(r) for r in known))
+    ratio = f"{figures(q.gflops / p.gflops)} ×" if p and q and p.gflops and q.gflops else ""
+    cells = (_figure(p),) if same else (_figure(p), _figure(q), ratio)
+    return Row(known[0].kernel, f"{sizes} {known[0].dtype}, {unit_of(known[0])}", cells)
 
 
-def _fastest(records: Sequence[Record], key: Words) -> dict[str, Record]:
+def _figure(record: Record | None) -> str:
+    if record is None:
+        return "–"
+    return figures(speed_of(record)) if record.status == "ok" else record.status
+
+
+def _who(run: Run) -> str:
+    return f"{run.records[0].adapter}, {run.records[0].engine}" if run.records else "no results"
+
+
+def hint(runs: Sequence[Run]) -> str:
+    """Return what to do for a comparison; "" if there are runs to compare."""
+    if not runs:
+        return f"To see runs here, {SEEN}."
+    if len(runs) > 1:
+        return ""
+    return f"Only one run so far: {runs[0].name}. To compare it with another, {SEEN}."
+
+
+def _fastest(records: Sequence[Record], key: Key) -> dict[str, Record]:
     """Return the fastest record of each key."""
     found: dict[str, Record] = {}
     for record in records:
@@ -65,14 +97,54 @@ def _fastest(records: Sequence[Record], key: Words) -> dict[str, Record]:
     return found
 
 
-def gained(records: Sequence[Record], op: str, stages: Sequence[str], size: Words) -> list[Record]:
+def gained(records: Sequence[Record], op: str, stages: Sequence[str]) -> list[Record]:
     """Return the fastest record of each of `stages` on the first problem that was measured with all; [] without one."""
-    for problem in dict.fromkeys((r.variant, size(r), r.dtype) for r in records):
-        same = [r for r in records if r.op == op and (r.variant, size(r), r.dtype) == problem]
+    for problem in dict.fromkeys((r.variant, size_of(r), r.dtype) for r in records):
+        same = [r for r in records if r.op == op and (r.variant, size_of(r), r.dtype) == problem]
         fastest = _fastest(same, lambda r: r.kernel)
         if all(stage in fastest for stage in stages):
             return [fastest[stage] for stage in stages]
     return []
+
+
+def gain(record: Record, before: Record) -> list[str]:
+    """Return by how much a stage is faster on this device than the one before it, and at which speeds, in words."""
+    return [
+        f"{figures((record.gflops or 0) / (before.gflops or math.nan))} × {before.kernel} on this device",
+        f": {figures(speed_of(record))} against {figures(speed_of(before))} {unit_of(record)} at {size_of(record)} "
+        f"{record.dtype}.",
+    ]
+
+
+def ablation(changes: Sequence[str], records: Sequence[Record | None], label: str) -> list[Row]:
+    """Return what each change of a kernel gains, and all together if there are several.
+
+    `records` are those of the kernel called `label`, of each change alone (None: it is invalid) and of all together.
+    """
+    base, *others = records
+    gains = [_gain(record, base) for record in others]
+    rows = [Row(label, "", (_speed(base), "1 ×"))]
+    for change, record, gain in zip(changes, others, gains, strict=False):
+        rows.append(Row(change, "", (_speed(record), _times(gain) if record else "impossible alone")))
+    if len(others) > len(changes):
+        rows.append(Row("all together", "", (_speed(others[-1]), _times(gains[-1]))))
+        rows.append(Row("expected if independent", "", ("", _times(math.prod(gains[:-1])))))
+    return rows
+
+
+def _gain(record: Record | None, base: Record | None) -> float:
+    known = record and base and record.gflops and base.gflops
+    return record.gflops / base.gflops if known else math.nan  # type: ignore[union-attr, operator]
+
+
+def _speed(record: Record | None) -> str:
+    if record is None:
+        return ""
+    return f"{figures(speed_of(record))} {unit_of(record)}" if record.gflops else record.status
+
+
+def _times(ratio: float) -> str:
+    return f"{figures(ratio)} ×" if math.isfinite(ratio) else "–"
 
 
 def outstanding(records: Sequence[Record]) -> list[Record]:
@@ -81,24 +153,31 @@ def outstanding(records: Sequence[Record]) -> list[Record]:
     return [*right[:10], *(r for r in records if r.status in FAILED)]
 
 
-def outcomes(records: Sequence[Record], size: Words) -> str:
+def outcomes(records: Sequence[Record]) -> str:
     """Return how many records of a search have each status."""
     counts: dict[str, int] = {}
     for r in records:
         counts[r.status] = counts.get(r.status, 0) + 1
     told = ", ".join(f"{count} {status}" for status, count in counts.items())
-    return f"Outcomes for {size(records[0])}: {told}. The ten fastest, and failures"
+    return f"Outcomes for {size_of(records[0])}: {told}. The ten fastest, and failures"
 
 
-def traffic(name: str, intensity: float, gflops: float | None, reach: float) -> str:
-    """Return a stage's place under the roofline in words; `reach` is the roofline at its FLOP per byte."""
-    allowed = f"{figures(reach)} GFLOP/s if all traffic reaches memory"
-    if gflops is None:
-        words = f"the roofline allows {name} {allowed}"
-    else:
-        more = "; caches serve repeated reads" if gflops > reach else ""
-        words = f"{name} reached {figures(gflops)} GFLOP/s; the roofline allows {allowed}{more}"
-    return f"At {figures(intensity)} FLOP per byte, {words}."
+def best_of(records: Sequence[Record]) -> str:
+    """Return the result of a search in words; "" if no kernel could run."""
+    best = fastest(records)
+    if best is None:
+        return ""
+    share = f", {percent(best.peak_fraction)} of peak" if best.peak_fraction else ""
+    first = records[0].gflops
+    gain = f", {figures((best.gflops or 0) / first)} × the default choice" if first else ""
+    words = f"Best: {best.kernel} at {figures(best.gflops)} GFLOP/s{share}{gain}."
+    return f"{words} This page now uses it for products of similar shape."
+
+
+def best_so_far(records: Sequence[Record]) -> str:
+    """Return the fastest of the records of a search that goes on, in words."""
+    best = fastest(records)
+    return f" Best so far: {best.kernel} at {figures(best.gflops)} GFLOP/s." if best else ""
 
 
 def change(wgsl: str) -> str:

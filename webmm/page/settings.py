@@ -10,7 +10,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from webmm.dtypes import FLOATS
 from webmm.kernels.base import Kernel
+from webmm.problems.gemm import Gemm
 
 Stage = Kernel[Any]
 EXPLORED = 3  # every so manyth candidate of a search is any one, so that it leaves the neighbourhood of the best
@@ -77,6 +79,14 @@ def upcoming(left: Sequence[Stage], best: Stage | None, turn: int) -> int:
     if turn % EXPLORED == 0:
         return turn * 7919 % len(left)
     return min(range(len(left)), key=lambda i: _changes(left[i], best))
+
+
+def suited(kernel: Stage, problem: Gemm) -> Gemm:
+    """Return the problem with an element type that the kernel supports, or as it is if there is none."""
+    if kernel.unsuited(problem) is None:
+        return problem
+    others = [dataclasses.replace(problem, dtype=dtype, out_dtype=dtype) for dtype in FLOATS]
+    return next((other for other in others if kernel.unsuited(other) is None), problem)
 
 
 def _changes(kernel: Stage, best: Stage) -> int:

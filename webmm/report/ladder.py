@@ -21,7 +21,7 @@ from webmm.engine.device import Device
 from webmm.engine.profiling import Profile, profile
 from webmm.engine.timing import duration
 from webmm.errors import UnsupportedError, WebmmError
-from webmm.kernels import STAGES, depths, label_of
+from webmm.kernels import STAGES, branch, label_of
 from webmm.kernels.base import Kernel
 from webmm.measure import references, roofline
 from webmm.measure.bench import CPU_STAGE, REFERENCES, Bench, Progress, record_of, relative, time_product
@@ -227,11 +227,7 @@ def _library(reference: Record | None) -> str:
 
 
 def _branch(record: Record) -> str:
-    """Return what stands before a stage: spaces for the branches that lead to it, └ where the last one begins."""
-    inward = depths(record.op) if record.op in STAGES else {}
-    depth = inward.get(record.kernel, 0)
-    begins = depth and inward.get(STAGES[record.op][record.kernel].follows, 0) < depth
-    return "  " * (depth - 1) + ("└ " if begins else "  ") if depth else ""
+    return branch(record.kernel, record.op) if record.kernel in STAGES.get(record.op, ()) else ""
 
 
 def _loads(record: Record) -> str:

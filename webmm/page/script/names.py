@@ -19,7 +19,7 @@ from webmm.wgsl.compilers import shown
 
 PACKAGES = ["webmm"]  # the packages whose modules are translated, besides those of plugins
 PURE = ("webmm.arguments", "webmm.cut", "webmm.kernels")  # those all of whose functions JavaScript can call
-PROVIDED = ("webmm.arguments.options.spelled", "webmm.text.figures")  # … although it has these of its own
+PROVIDED = ("webmm.arguments.options.spelled",)  # … although it has this of its own
 
 
 def is_ours(module: str | None) -> bool:

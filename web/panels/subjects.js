@@ -1,0 +1,113 @@
+// @ts-check
+/** What the ladder and the Explain panel are about: an op's stages, its problems of a few sizes, and how to run them. */
+
+import { Operands, ladder } from "../bench.js";
+import { size_of, step } from "../bundle/core.js";
+import { numbered, options, say } from "../dom.js";
+import { inWords } from "../webmm.js";
+
+/** @import { App } from "../main.js" */
+/** @import { Bench, Case, Stage } from "../bench.js" */
+/** @import { Python } from "../bundle.js" */
+/** @import { Step } from "../charts.js" */
+/** @import { Kernel, Problem, RunRecord, Task } from "../webmm.js" */
+/** @typedef {{kernels: Stage[], problem: Task, records: (bench: Bench, onStart: (i: number) => void) => AsyncGenerator<RunRecord>}} LadderRun */
+/**
+ * An op: `steps` of its ladder, which `ladder` runs, and all its `stages`. Sizes and element types are options of lists;
+ * `usual` are the sizes to begin with, of the ladder and of a stage. `measure` is null if this page cannot run the stages.
+ * @typedef {{
+ *   op: string, steps: Step[], stages: string[], first: string,
+ *   sizes: [string, string][], usual: () => [ladder: string, stage: string], dtypes: string[],
+ *   problem: (size: string, dtype: string) => Python, kernel: (stage: string, size: string, dtype: string) => Kernel,
+ *   ladder: (size: string, dtype: string) => LadderRun, offered?: (stage: string) => Kernel[] | undefined,
+ *   measure: ((bench: Bench, kernel: Kernel, size: string, dtype: string) => Promise<RunRecord>) | null,
+ * }} Subject
+ */
+/** @typedef {{title: string, load: () => Promise<Subject>}} Choice */
+
+const SIZES = [64, 128, 256, 512, 1024, 2048, 4096, 8192];
+const UNEVEN = [333, 257, 129]; // divided by no tile
+
+/** @param {App} app @returns {{ladders: Choice[], explained: Choice[]}} the subjects of the ladder, and of the Explain panel */
+export function subjects(app) {
+  const { ladders, explained, shown } = app.bundle.index;
+  const product = { title: "Matrix product", load: async () => products(app) };
+  const known = ladders.map((title, i) => ({ title, load: async () => (await import("./known.js")).known(app, i) }));
+  const exhibits = shown.map(([title], i) => ({
+    title,
+    load: async () => (await import("./known.js")).exhibited(app, i),
+  }));
+  return {
+    ladders: [product, ...known, ...exhibits.filter((_, i) => shown[i][1])],
+    explained: [product, ...explained.map((i) => known[i]), ...exhibits],
+  };
+}
+
+/**
+ * Let a list choose among subjects; the first takes the place of one that cannot be loaded. Meanwhile `others` are disabled, too.
+ * @param {HTMLSelectElement} list @param {Choice[]} choices @param {HTMLElement} message @param {(subject: Subject) => unknown} show
+ * @param {HTMLButtonElement[]} [others]
+ */
+export function choosing(list, choices, message, show, others = []) {
+  const lock = (/** @type {boolean} */ on) => [list, ...others].forEach((control) => (control.disabled = on));
+  list.replaceChildren(...options(numbered(choices.map(({ title }) => title))));
+  list.onchange = async () => {
+    lock(true);
+    try {
+      show(await choices[list.selectedIndex].load());
+    } catch (error) {
+      list.selectedIndex = 0;
+      show(await choices[0].load());
+      say(message, inWords(error), true);
+    }
+    lock(false);
+  };
+}
+
+/** @param {App} app @returns {Subject} floating-point matrix products, checked in JavaScript */
+export function products(app) {
+  const { device, bundle } = app;
+  const task = (/** @type {string} */ size, /** @type {string} */ dtype) => {
+    const [m, n = m, k = m] = size.split("×").map(Number);
+    return /** @type {Problem} */ ({ m, n, k, dtype });
+  };
+  const load = (/** @type {Problem} */ problem) => Operands.random(device, problem);
+  const [first, small] = device.info.kind === "cpu" ? ["256", "128"] : ["1024", "1024"];
+  return {
+    op: "gemm",
+    steps: bundle.stages.map((name) => step("gemm", name, name, "", "")),
+    stages: bundle.stages,
+    first: "pipelined",
+    sizes: [...SIZES.map(String), UNEVEN.join("×")].map((size) => [size, size_of(task(size, ""))]),
+    usual: () => [app.speed ? defaultSize(app.speed) : first, small],
+    dtypes: available(app),
+    problem: (size, dtype) => bundle.problem(task(size, dtype)),
+    kernel: (stage) => device.stage(stage),
+    offered: (stage) => device.kernels.get(stage),
+    ladder(size, dtype) {
+      const problem = task(size, dtype);
+      return runOf(
+        bundle.stages.map((name) => device.stage(name, problem)),
+        problem,
+        () => load(problem),
+      );
+    },
+    measure: (bench, kernel, size, dtype) => bench.measure(kernel, load(task(size, dtype))),
+  };
+}
+
+/** @param {number} gflops @returns {string} the largest size that takes at most 20 ms at this rate */
+const defaultSize = (gflops) => String(SIZES.slice(1, -1).findLast((n) => 2 * n ** 3 <= gflops * 2e7) ?? SIZES[1]);
+
+/** @param {App} app @returns {string[]} the element types that the device supports */
+export const available = ({ bundle, device }) =>
+  Object.entries(bundle.index.dtypes).flatMap(([name, { features }]) =>
+    features.every((feature) => device.features.has(feature)) ? name : [],
+  );
+
+/** A run of a ladder. @template {Stage} K @param {K[]} kernels @param {Task} problem @param {() => Promise<Case<K>>} load @returns {LadderRun} */
+export const runOf = (kernels, problem, load) => ({
+  kernels,
+  problem,
+  records: (bench, onStart) => ladder(bench, kernels, problem, load, onStart),
+});

@@ -1,0 +1,46 @@
+"""How the page tells what a record is of: the unit of its op, its speed in that unit, and its sizes.
+
+This module is in the translated subset (docs/page.md): records, and the tasks that they are of, are JavaScript's there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from webmm.dtypes import DTYPES
+from webmm.page.rows import DATA
+
+UNKNOWN: list[Any] = ["GFLOP/s", 3]
+
+
+def _row(record: Any) -> list[Any]:
+    """Return the data of a record's op: its unit, `axes`, and a and b of its rate; records may be of unknown ops."""
+    return DATA.get(getattr(record, "op", "gemm"), UNKNOWN)
+
+
+def unit_of(record: Any) -> str:
+    """Return the unit of a record's speed."""
+    unit: str = _row(record)[0]
+    return unit
+
+
+def speed_of(record: Any) -> float:
+    """Return a record's speed in its unit; GB/s count elements read and results written."""
+    speed: float = record.gflops or 0
+    _, _, *rate = _row(record)
+    if not rate:
+        return speed
+    dtype = DTYPES.get(record.dtype)
+    a, b = rate
+    bytes_each = dtype.itemsize if dtype else 1
+    return float(speed * bytes_each * (a + b / record.n))
+
+
+def size_of(record: Any) -> str:
+    """Return the sizes of a record: as many of m, n, k as its op has, and as are not 1."""
+    m, n, k = record.m, record.n, record.k
+    axes = _row(record)[1]
+    if axes == 3 and m == n == k:
+        return f"{m}³"
+    sizes = [m, n, k][: max(axes, 3 if k > 1 else 1 + (n > 1))]
+    return f"{m} elements" if len(sizes) == 1 else "×".join(map(str, sizes))

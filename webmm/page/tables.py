@@ -1,0 +1,157 @@
+"""What the page shows of records: bars, tables, and the place of kernels under the roofline.
+
+This module is in the translated subset (docs/page.md): records are JavaScript's there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from webmm.engine.timing import duration
+from webmm.kernels import STAGES, branch
+from webmm.measure.records import Record
+from webmm.page.labels import size_of, speed_of, unit_of
+from webmm.text import exponent, figures, percent
+
+MOST = 8  # rows and columns of a matrix that are shown
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table: its name, what is said of that, and its figures, or else a status with its reason."""
+
+    name: str
+    about: str
+    cells: Sequence[str]
+    best: bool = False
+    status: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The heads of a table's columns, and its lines; without heads it is a list of lines."""
+
+    heads: Sequence[str]
+    rows: Sequence[Row]
+    caption: str = ""
+
+
+def excerpt(numbers: Sequence[float], rows: int, columns: int, name: str) -> Table:
+    """Return the numbers of a row-major matrix, or the first and the last ones of its first and last rows."""
+    across = _picks(columns)
+    lines = [
+        Row(_place(i), "", ["…" if i is None or j is None else f"{numbers[i * columns + j]:.5g}" for j in across])
+        for i in _picks(rows)
+    ]
+    return Table(["", *(_place(j) for j in across)], lines, f"{name}, {rows}×{columns}")
+
+
+def _picks(length: int) -> list[int | None]:
+    """Return the indices to show; None for a gap."""
+    return [*range(length)] if length <= MOST else [*range(MOST - 2), None, length - 1]
+
+
+def _place(index: int | None) -> str:
+    return "…" if index is None else str(index)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A stage of a ladder, what stands before it, the stage that it is compared with, and where its chapter is."""
+
+    label: str
+    summary: str
+    follows: str
+    branch: str
+    href: str
+
+
+def step(op: str, name: str, label: str, summary: str, dtype: str) -> Step:
+    """Return a stage of a ladder; one whose kernel is no stage, as those of float64 from integers, follows none."""
+    stage = STAGES.get(op, {}).get(name)
+    if stage is None:
+        return Step(label, summary, "", "", f"#explain/{dtype}")
+    return Step(label, stage.summary, stage.follows, branch(name, op), f"#explain/{op}/{name}")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What a bar of a ladder shows: its length is a share of the longest."""
+
+    status: str
+    share: float
+    value: str
+    note: str
+
+
+def fastest(records: Sequence[Record]) -> Record | None:
+    """Return the fastest of some records; None if none has a speed."""
+    best = None
+    for record in records:
+        if (record.gflops or 0) > (best.gflops or 0 if best else 0):
+            best = record
+    return best
+
+
+def bars(records: Sequence[Record], follows: Sequence[str]) -> list[Bar]:
+    """Return a bar for each record of a ladder; `follows` names the stages with which they are compared."""
+    best = fastest(records)
+    return [_bar(records[: i + 1], follows[i], best) for i in range(len(records))]
+
+
+def _bar(records: Sequence[Record], follows: str, best: Record | None) -> Bar:
+    """Return the bar of the last of some records."""
+    *earlier, record = records
+    if record.status != "ok" or not record.gflops or not best or not best.gflops:
+        return Bar(record.status, 0, record.status, record.reason or "")
+    before = [each for each in earlier[1:] if each.kernel == follows]
+    others = [each for each in (*earlier[:1], *before[-1:]) if each.gflops]
+    notes = [f"{figures(record.gflops / (each.gflops or math.nan))} × {each.kernel}" for each in others]
+    if record.peak_fraction:
+        notes.append(f"{percent(record.peak_fraction)} of peak")
+    status = "best" if record is best else "ok"
+    return Bar(status, record.gflops / best.gflops, figures(speed_of(record)), " · ".join(notes) or "checked")
+
+
+def results(records: Sequence[Record], settings: Callable[[Record], str]) -> Table:
+    """Return all measured values of records of one problem; `settings` returns what is said of a kernel."""
+    called = any(getattr(record, "call_us", None) for record in records)
+    best = fastest(records)
+    rows = [
+        Row(r.kernel, settings(r), _measured(r, called), best=r is best)
+        if r.status == "ok"
+        else Row(r.kernel, settings(r), (), status=r.status, reason=r.reason or "")
+        for r in sorted(records, key=lambda r: -1 if r.gflops is None else r.gflops, reverse=True)
+    ]
+    call = ["Call"] if called else []
+    return Table(("Kernel", unit_of(records[0]), "Median", "Best", *call, "Error", "Bound"), rows)
+
+
+def _measured(record: Any, called: bool) -> list[str]:
+    call = [duration(getattr(record, "call_us", None))] if called else []
+    errors = (exponent(record.max_error), exponent(record.error_bound))
+    return [figures(speed_of(record)), duration(record.median_us), duration(record.best_us), *call, *errors]
+
+
+def found(records: Sequence[Record], labels: Sequence[str], stopped: bool) -> str:
+    """Return the result of a ladder in words; `labels` are those of its stages."""
+    best = fastest(records)
+    if best is None:
+        return "Stopped before the first result." if stopped else "No stage could run at this size."
+    label = next(label for label, record in zip(labels, records, strict=False) if record is best)
+    speed = f"{figures(speed_of(best))} {unit_of(best)} on {size_of(best)}"
+    return f"{'Stopped. ' if stopped else ''}Fastest: {label} at {speed}."
+
+
+def explained(records: Sequence[Record]) -> str:
+    """Return what a table of a ladder shows."""
+    measured = len([record for record in records if record.status == "ok"])
+    return (
+        f"{measured} of {len(records)} stages measured at {size_of(records[0])}, fastest first. "
+        "Median and Best are times on the GPU, Call is the wall-clock time from the call to the result; "
+        "Error is the largest one found, Bound what rounding allows"
+    )
