@@ -60,7 +60,12 @@ declare module "*/bundle/panels.js" {
   export function outcomes(records: RunRecord[]): string;
   export function outstanding(records: RunRecord[]): RunRecord[];
   export function nearest(kernel: Python, name: string, value: any, starts: Python[] | null): Python;
-  export function excerpt(numbers: Float32Array, rows: number, columns: number, name: string): Table;
+  export function excerpt(
+    element: (i: number, j: number) => number,
+    rows: number,
+    columns: number,
+    name: string,
+  ): Table;
   export function suited(kernel: Python, problem: Python): Python;
   export function offered(kernel: Python, name: string): any[];
   export function upcoming(left: Python[], best: Python | null, turn: number): number;

@@ -1,7 +1,7 @@
 // @ts-check
 /** The page: opens the device, describes it, and loads the panels. */
 
-import { button, byId, h, markup, say, systemName } from "./dom.js";
+import { byId, h, markup, say, systemName } from "./dom.js";
 import { Bench, Operands } from "./bench.js";
 import { fromFragment, fromJson, toJson } from "./records.js";
 import { Device, DeviceLostError, Matrix, NoAdapterError, UnsupportedError, inWords } from "./webmm.js";
@@ -14,8 +14,8 @@ const TUNED = "webmm.tuned"; // localStorage key of the tuner's best records
 
 /** State shared by the panels. */
 export class App extends EventTarget {
-  /** @type {Roofline | null} */
-  #roofline = null;
+  /** The rates that `roofline()` measured, or null before the first call. @type {Roofline | null} */
+  ceilings = null;
   /** @type {{name: string, records: RunRecord[]}[]} runs to compare, newest first */
   runs = [];
   /** GFLOP/s of the first product; default sizes depend on it. */
@@ -24,8 +24,7 @@ export class App extends EventTarget {
   place = "";
   #best = 0;
   #busy = false;
-  /** @type {Map<string, Promise<void>>} */
-  #panels = new Map();
+  #panels = new Set();
 
   /** @param {Device} device */
   constructor(device) {
@@ -37,44 +36,32 @@ export class App extends EventTarget {
     return this.device.bundle;
   }
 
-  /** The rates that `roofline()` measured, or null before the first call. */
-  get ceilings() {
-    return this.#roofline;
-  }
-
-  /** @returns {Promise<Roofline | null>} measured once; null if that failed */
+  /** The rates of the device, measured once; null if that failed. */
   async roofline() {
     try {
-      if (!this.#roofline) {
-        this.#roofline = await this.device.roofline();
-        this.dispatchEvent(new Event("roofline"));
-      }
-      return this.#roofline;
+      if (this.ceilings) return this.ceilings;
+      this.ceilings = await this.device.roofline();
+      this.dispatchEvent(new Event("roofline"));
     } catch (error) {
-      if (error instanceof DeviceLostError) throw error;
-      return null; // results are shown without it
+      if (error instanceof DeviceLostError) throw error; // else results are shown without it
     }
+    return this.ceilings;
   }
 
   /** Load a panel when it is first shown. @param {string} name of a module and of its markup */
   async fill(name) {
-    const filled = this.#panels.get(name) ?? this.#load(name);
-    this.#panels.set(name, filled);
+    if (this.#panels.has(name)) return;
+    this.#panels.add(name);
     try {
-      await filled;
+      /** @type {Promise<{setup: (app: App, root: HTMLElement) => void}>} */
+      const loading = import(`./panels/${name}.js`);
+      const [{ setup }, html] = await Promise.all([loading, markup(name)]);
+      byId(name).innerHTML = html;
+      setup(this, byId(name));
     } catch (error) {
       this.#panels.delete(name); // the next attempt loads it again
       banner(`This panel could not be loaded: ${inWords(error)}`);
     }
-  }
-
-  /** @param {string} name */
-  async #load(name) {
-    /** @type {Promise<{setup: (app: App, root: HTMLElement) => void}>} */
-    const loading = import(`./panels/${name}.js`);
-    const [{ setup }, html] = await Promise.all([loading, markup(name)]);
-    byId(name).innerHTML = html;
-    setup(this, byId(name));
   }
 
   /** Show a checked product at the top of the page if it is the fastest so far. @param {RunRecord} record @param {string} label of its kernel */
@@ -93,9 +80,10 @@ export class App extends EventTarget {
     return records.filter((r) => r.status === "ok" && r.adapter === this.device.info.name);
   }
 
-  /** @param {string} message for screen readers */
-  announce(message) {
-    byId("status").textContent = message;
+  /** Say how a task ended, also to screen readers. @param {HTMLElement} message @param {string} words @param {boolean} [wrong] */
+  tell(message, words, wrong) {
+    say(message, words, wrong);
+    byId("status").textContent = words;
   }
 
   /**
@@ -176,16 +164,14 @@ function remembered(key, value) {
 
 /** Use the system's colour scheme until the visitor chooses one. */
 function setupTheme() {
-  const show = (/** @type {string | null} */ theme) => {
-    if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+  const root = document.documentElement;
+  const kept = remembered("webmm.theme") ?? "";
+  if (["light", "dark"].includes(kept)) root.dataset.theme = kept;
+  byId("theme").onclick = () => {
+    const dark = getComputedStyle(root).getPropertyValue("--is-dark").trim() === "1";
+    root.dataset.theme = dark ? "light" : "dark";
+    remembered("webmm.theme", root.dataset.theme);
   };
-  show(remembered("webmm.theme"));
-  byId("theme").addEventListener("click", () => {
-    const dark = getComputedStyle(document.documentElement).getPropertyValue("--is-dark").trim() === "1";
-    const theme = dark ? "light" : "dark";
-    show(theme);
-    remembered("webmm.theme", theme);
-  });
 }
 
 /** @param {App} app */
@@ -227,9 +213,9 @@ function setupTabs(app) {
   addEventListener("hashchange", go);
 }
 
-/** @param {string} message @param {HTMLElement} [action] */
-function banner(message, action) {
-  byId("banner").replaceChildren(h("span", {}, message), action ?? "");
+/** @param {string} message */
+function banner(message) {
+  byId("banner-words").textContent = message;
   byId("banner").hidden = false;
 }
 
@@ -266,14 +252,12 @@ async function firstProduct(app) {
   app.showBest(record, kernel.name);
 }
 
-/** @param {App} app */
-function watchForLoss(app) {
-  app.device.lost.then((reason) => {
-    const retry = button("Reload the page", () => location.reload());
-    banner(`The GPU was lost: ${reason}. Your results are still shown; save them before you reload.`, retry);
-    document.body.classList.add("lost");
-    app.dispatchEvent(new Event("lost"));
-  });
+/** @param {string} reason why the device was lost */
+function showLoss(reason) {
+  banner(`The GPU was lost: ${reason}. Your results are still shown; save them before you reload.`);
+  byId("reload").hidden = false;
+  byId("reload").onclick = () => location.reload();
+  document.body.classList.add("lost");
 }
 
 /** @param {App} app */
@@ -310,7 +294,7 @@ async function start() {
   // For the console: webmm.device.matmul(webmm.Matrix.random(64, 64), webmm.Matrix.random(64, 64))
   Object.assign(globalThis, { webmm: { app, device, Matrix } });
   showDevice(device);
-  watchForLoss(app);
+  void device.lost.then(showLoss);
   setupTabs(app);
   if (location.hash.startsWith("#run=")) await openLink(app);
   try {

@@ -36,7 +36,6 @@ export function ablation(app, measuring) {
     if (!isShown()) return;
     const words = changes.map(([name, value]) => `${name} ${standard.config[name]} → ${value}`);
     result.replaceChildren(table({ heads: [], rows: gains(words, records, standard.label) }));
-    app.announce(String(result.textContent));
   }
 }
 

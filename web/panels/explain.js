@@ -15,7 +15,6 @@ import { choosing, products, subjects } from "./subjects.js";
 import { trafficView } from "./traffic.js";
 
 /** @import { App } from "../main.js" */
-/** @import { Python } from "../bundle.js" */
 /** @import { Kernel, Tunable, RunRecord } from "../webmm.js" */
 /** @import { Subject } from "./subjects.js" */
 
@@ -213,8 +212,7 @@ export function setup(app, root) {
       const record = await measured(chosen);
       const speed = `${figures(speed_of(record))} ${unit_of(record)}, ${duration(record.median_us)}, checked.`;
       const right = `${chosen.label} at ${size_of(record)}: ${speed}`;
-      say(outcome, record.status === "ok" ? right : `${record.status}: ${record.reason}`);
-      app.announce(String(outcome.textContent));
+      app.tell(outcome, record.status === "ok" ? right : `${record.status}: ${record.reason}`);
     });
     run.disabled = refused() !== null;
   }

@@ -29,7 +29,7 @@ export async function known(app, number) {
     first: names[names.length - 1],
     sizes,
     usual: usual(app, sizes),
-    dtypes: dtypes.map(([name]) => name),
+    dtypes,
     problem: (size, dtype) => on(size, dtype).known.problem,
     kernel(stage, size, dtype) {
       const rung = on(size, dtype).stages.find(({ name }) => name === stage);

@@ -13,7 +13,7 @@ import { choosing, products, subjects } from "./subjects.js";
 
 /** @param {App} app @param {HTMLElement} root */
 export function setup(app, root) {
-  const { device, bundle } = app;
+  const { device } = app;
   const [ops, sizes, dtypes] = all("select", "ladder-op", "ladder-size", "ladder-dtype");
   const [run, stop, save, report] = all("button", "ladder-run", "ladder-stop", "ladder-save", "ladder-report");
   const [message, axis] = all("p", "ladder-message", "ladder-axis");
@@ -96,8 +96,7 @@ export function setup(app, root) {
   /** @param {boolean} stopped */
   function finish(stopped) {
     const labels = subject.steps.map(({ label }) => label);
-    say(message, found(records, labels, stopped));
-    app.announce(String(message.textContent));
+    app.tell(message, found(records, labels, stopped));
     if (records.length === 0) return;
     details.append(tableOf(records, explained(records)));
     const problem = `${size_of(records[0])} ${records[0].dtype}`;

@@ -24,8 +24,7 @@ export async function timed({ device: { pipelines } }, work) {
 /** Tell that a result is right, or that it is wrong. @param {App} app @param {HTMLElement} message @param {boolean} right @param {string} words for a right one @param {string} [name] of the result, and its first wrong element */
 export function judge(app, message, right, words, name = "C", first = "") {
   const wrong = `${name} is wrong${first && ` (${first})`}: this browser or driver computes it incorrectly. Please report it, with the adapter's name.`;
-  say(message, right ? words : wrong, !right);
-  app.announce(right ? words : wrong);
+  app.tell(message, right ? words : wrong, !right);
 }
 
 /** What the check of a result says, and buttons to download it. @param {string} check @param {...HTMLElement} buttons */
@@ -45,7 +44,9 @@ export const saving = (name, data) =>
 export function show(result, c, name, file, check) {
   const csv = () => download(`${file}.csv`, toCsv(c), "text/csv");
   const buttons = [saving(`${file}.npy`, () => toNpy(c)), button("Download CSV", csv, { id: "download-csv" })];
-  const numbers = table(excerpt(c.floats(), c.rows, c.columns, name), "matrix");
+  const values = c.floats();
+  const element = (/** @type {number} */ i, /** @type {number} */ j) => values[i * c.columns + j];
+  const numbers = table(excerpt(element, c.rows, c.columns, name), "matrix");
   result.replaceChildren(
     h("figure", { class: "card" }, h("figcaption", {}, `${name} as a heat map`), heatMap(c, name)),
     div("card", scrolled(`Numbers of ${name}`, numbers), ...checked(check, ...buttons)),

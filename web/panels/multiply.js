@@ -91,8 +91,7 @@ const within = (error, scale, bound) =>
 function kernelOf({ device, bundle }, p, { outDtype, precision = "highest" }, epilogue) {
   const { core } = bundle;
   const plain = call(core.gemm, [p.m, p.n, p.k], { dtype: p.dtype, out_dtype: outDtype ?? null, precision });
-  const finished = epilogue
-    ? dataclasses.replace(plain, { alpha: epilogue.alpha, bias: epilogue.per, activation: epilogue.activation })
-    : plain;
+  const { alpha = 1, per: bias = "", activation = "" } = epilogue ?? {};
+  const finished = dataclasses.replace(plain, { alpha, bias, activation });
   return device.choose(/** @type {any} */ (core.attainable(finished, device.choices.described)));
 }

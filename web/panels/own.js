@@ -8,9 +8,8 @@ import { tableOf } from "../charts.js";
 import { all, bind, byId, div, h, options, say } from "../dom.js";
 import { Pasted } from "../pasted.js";
 import { inWords } from "../webmm.js";
-import { available, products } from "./subjects.js";
+import { products } from "./subjects.js";
 
-/** @import { Stage } from "../bench.js" */
 /** @import { Problem, RunRecord } from "../webmm.js" */
 
 /** @param {import("../main.js").App} app @param {HTMLElement} root */
@@ -81,7 +80,7 @@ export function setup(app, root) {
       result.replaceChildren(tableOf(records, caption));
     }
     if (!records.length) return say(message, "Stopped.");
-    tell(`Your text: ${speedOf(records[0])}${signal.aborted ? "; stopped" : ""}.`);
+    app.tell(message, `Your text: ${speedOf(records[0])}${signal.aborted ? "; stopped" : ""}.`);
   }
 
   /** Check and time the text with each combination of its tunables, as `webmm kernel tune`. @param {Pasted[]} each @param {AbortSignal} signal */
@@ -98,7 +97,7 @@ export function setup(app, root) {
     }
     const best = fastest(records);
     if (!best) return say(message, records.length ? "No combination is right." : "Stopped.", records.length > 0);
-    tell(`Best of ${records.length}: ${each[records.indexOf(best)].label}, ${speedOf(best)}.`);
+    app.tell(message, `Best of ${records.length}: ${each[records.indexOf(best)].label}, ${speedOf(best)}.`);
   }
 
   /** Measure kernels one after another, and say so. @param {any[]} kernels @param {Problem} p @param {AbortSignal} signal */
@@ -110,12 +109,6 @@ export function setup(app, root) {
 
   /** @param {RunRecord} record */
   const speedOf = (record) => `${figures(speed_of(record))} ${unit_of(record)} at ${size_of(record)}`;
-
-  /** @param {string} words */
-  function tell(words) {
-    say(message, words);
-    app.announce(words);
-  }
 
   /** @param {number} m @param {number} n @param {number} k @returns {Problem} */
   function problem(m, n, k) {

@@ -17,7 +17,7 @@ import { inWords } from "../webmm.js";
  * `usual` are the sizes to begin with, of the ladder and of a stage. `measure` is null if this page cannot run the stages.
  * @typedef {{
  *   op: string, steps: Step[], stages: string[], first: string,
- *   sizes: [string, string][], usual: () => [ladder: string, stage: string], dtypes: string[],
+ *   sizes: [string, string][], usual: () => [ladder: string, stage: string], dtypes: readonly (string | [string, string])[],
  *   problem: (size: string, dtype: string) => Python, kernel: (stage: string, size: string, dtype: string) => Kernel,
  *   ladder: (size: string, dtype: string) => LadderRun, offered?: (stage: string) => Kernel[] | undefined,
  *   measure: ((bench: Bench, kernel: Kernel, size: string, dtype: string) => Promise<RunRecord>) | null,
@@ -32,11 +32,9 @@ const UNEVEN = [333, 257, 129]; // divided by no tile
 export function subjects(app) {
   const { ladders, explained, shown } = app.bundle.index;
   const product = { title: "Matrix product", load: async () => products(app) };
-  const known = ladders.map((title, i) => ({ title, load: async () => (await import("./known.js")).known(app, i) }));
-  const exhibits = shown.map(([title], i) => ({
-    title,
-    load: async () => (await import("./known.js")).exhibited(app, i),
-  }));
+  const late = () => import("./known.js");
+  const known = ladders.map((title, i) => ({ title, load: async () => (await late()).known(app, i) }));
+  const exhibits = shown.map(([title], i) => ({ title, load: async () => (await late()).exhibited(app, i) }));
   return {
     ladders: [product, ...known, ...exhibits.filter((_, i) => shown[i][1])],
     explained: [product, ...explained.map((i) => known[i]), ...exhibits],

@@ -54,8 +54,7 @@ export function setup(app, root) {
     if (!best) return say(message, "No kernel could run at this size on this device.", true);
     app.keepTuned([best]);
     app.addRun(`tune ${size_of(problem)} ${problem.dtype}, this browser`, records);
-    say(message, best_of(records));
-    app.announce(best_of(records));
+    app.tell(message, best_of(records));
   }
 
   /**

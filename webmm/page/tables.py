@@ -40,11 +40,11 @@ class Table:
     caption: str = ""
 
 
-def excerpt(numbers: Sequence[float], rows: int, columns: int, name: str) -> Table:
-    """Return the numbers of a row-major matrix, or the first and the last ones of its first and last rows."""
+def excerpt(element: Callable[[int, int], float], rows: int, columns: int, name: str) -> Table:
+    """Return the numbers of a matrix, or the first and the last ones of its first and last rows."""
     across = _picks(columns)
     lines = [
-        Row(_place(i), "", ["…" if i is None or j is None else f"{numbers[i * columns + j]:.5g}" for j in across])
+        Row(_place(i), "", ["…" if i is None or j is None else f"{element(i, j):.5g}" for j in across])
         for i in _picks(rows)
     ]
     return Table(["", *(_place(j) for j in across)], lines, f"{name}, {rows}×{columns}")
