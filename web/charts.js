@@ -9,54 +9,32 @@ import { byId, div, h, scrolled, span, table } from "./dom.js";
 
 /** A bar chart with one bar per stage, updated as records arrive. */
 export class Bars {
-  #done = 0;
   /** @type {Step[]} */
   #steps = [];
   /** @type {HTMLElement[]} */
   #rows = [];
 
-  /** @param {Step[]} stages */
-  show(stages) {
-    this.#done = 0;
-    this.#steps = stages;
-    this.#rows = stages.map(({ label, summary, branch, href }) => {
-      const name = h(
-        "span",
-        { class: "name", title: summary },
-        branch.replaceAll(" ", "\u2002"),
-        h("a", { href }, label),
-      );
-      const others = [span("track", span("bar")), span("value"), span("note", summary)];
-      return h("li", { "data-kernel": label, "data-status": "waiting" }, name, ...others);
+  /** @param {Step[]} steps of a ladder that waits */
+  show(steps) {
+    this.#steps = steps;
+    this.#rows = steps.map(({ label, summary, branch, href }) => {
+      const inward = branch.replaceAll(" ", "\u2002");
+      const name = h("span", { class: "name", title: summary }, inward, h("a", { href }, label));
+      return h("li", { "data-kernel": label }, name, span("track", span("bar")), span("value"), span("note"));
     });
     byId("ladder-bars").replaceChildren(...this.#rows);
+    this.update([], "waiting");
   }
 
-  /** @param {number} i the index of the running stage */
-  running(i) {
-    this.#show(this.#rows[i], "running", "running …");
-  }
-
-  /** Mark the stages without a record as not run. */
-  finish() {
-    for (const row of this.#rows.slice(this.#done)) this.#show(row, "waiting", "not run");
-  }
-
-  /** @param {RunRecord[]} records of one size, in the order of the stages */
-  update(records) {
-    this.#done = records.length;
-    const follows = this.#steps.map((step) => step.follows);
-    for (const [i, { status, value, share, note }] of bars(records, follows).entries())
-      this.#show(this.#rows[i], status, value, share, note);
-  }
-
-  /** @param {HTMLElement} row @param {string} status @param {string} value @param {number} [share] @param {string} [note] */
-  #show(row, status, value, share = 0, note) {
-    const [, { firstElementChild: bar }, figure, words] = row.children;
-    row.dataset.status = status;
-    /** @type {HTMLElement} */ (bar).style.setProperty("--share", String(share));
-    figure.textContent = value;
-    words.textContent = note ?? words.textContent;
+  /** @param {RunRecord[]} records of one size, in the order of the stages @param {"waiting" | "running" | "finished"} state */
+  update(records, state) {
+    for (const [i, { status, value, share, note }] of bars(records, this.#steps, state).entries()) {
+      const [, { firstElementChild: bar }, figure, words] = this.#rows[i].children;
+      this.#rows[i].dataset.status = status;
+      /** @type {HTMLElement} */ (bar).style.setProperty("--share", String(share));
+      figure.textContent = value;
+      words.textContent = note;
+    }
   }
 }
 

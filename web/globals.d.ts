@@ -22,7 +22,8 @@ declare module "*/bundle/core.js" {
   export function nbytes(count: number): string;
   export function bars(
     records: RunRecord[],
-    follows: string[],
+    steps: Step[],
+    state: "waiting" | "running" | "finished",
   ): { status: string; share: number; value: string; note: string }[];
   export function explained(records: RunRecord[]): string;
   export function fastest(records: RunRecord[]): RunRecord | null;

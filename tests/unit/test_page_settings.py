@@ -134,13 +134,23 @@ def test_bars_are_compared_with_the_first_stage_and_the_one_before() -> None:
             *(("shared", None, "skipped"), ("tile_2d", 8.0, "ok")),
         )
     )
-    shown = tables.bars([slow, fast, failed, best], ["", "naive", "naive", "tile_1d"])
+    follows = ("", "naive", "naive", "tile_1d", "tile_2d", "shared")
+    steps = [tables.Step("label", "summary", each, "", "") for each in follows]
+    shown = tables.bars([slow, fast, failed, best], steps[:4], "waiting")
     assert [(bar.status, bar.share, bar.value, bar.note) for bar in shown] == [
         ("ok", 0.25, "2", "checked"),
         ("ok", 0.5, "4", "2 × naive"),
         ("skipped", 0, "skipped", ""),
         ("best", 1.0, "8", "4 × naive · 2 × tile_1d"),
     ]
+    for state, expected in (
+        ("waiting", [("waiting", ""), ("waiting", "")]),
+        ("running", [("running", "running …"), ("waiting", "")]),
+        ("finished", [("waiting", "not run"), ("waiting", "not run")]),
+    ):
+        shown = tables.bars([slow, fast, failed, best], steps, state)
+        assert [(bar.status, bar.value) for bar in shown[4:]] == expected
+        assert {bar.note for bar in shown[4:]} == {"summary"}
     table = tables.results([slow, failed, best], lambda r: "")
     assert [row.name for row in table.rows] == ["tile_2d", "naive", "shared"]
     assert [row.status for row in table.rows] == ["", "", "skipped"]

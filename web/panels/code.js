@@ -44,7 +44,6 @@ export function codeView({ bundle }) {
     const kernel = shown;
     const name = target.value;
     other.hidden = about.hidden = name === "";
-    other.parentElement?.classList.toggle("beside", name !== "");
     if (!kernel || name === "") return;
     try {
       const found = await bundle.translated(kernel.of.op, kernel.name);

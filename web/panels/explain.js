@@ -39,10 +39,7 @@ export function setup(app, root) {
   const traffic = trafficView(app);
   const code = codeView(app);
   const steps = stepsView();
-  const ablate = ablation(app, () => {
-    const task = chosenProblem();
-    return (each) => measured(each, task);
-  });
+  const ablate = ablation(app, measuring);
   const chapter = chapterView(app, {
     runs: (name, ...names) =>
       subject.measure !== null && subject.op === name && names.every((each) => subject.stages.includes(each)),
@@ -209,7 +206,7 @@ export function setup(app, root) {
     const chosen = kernel;
     say(outcome, `Running ${chosen.label} at ${size_of(taskOf(problem()))} …`);
     await app.attempt(run, outcome, async () => {
-      const record = await measured(chosen);
+      const record = await measuring()(chosen);
       const speed = `${figures(speed_of(record))} ${unit_of(record)}, ${duration(record.median_us)}, checked.`;
       const right = `${chosen.label} at ${size_of(record)}: ${speed}`;
       app.tell(outcome, record.status === "ok" ? right : `${record.status}: ${record.reason}`);
@@ -217,34 +214,31 @@ export function setup(app, root) {
     run.disabled = refused() !== null;
   }
 
-  /** @returns {[on: Subject, size: string, dtype: string]} */
-  function chosenProblem() {
-    return [subject, sizes.value, dtypes.value];
-  }
-
-  /** Measure a kernel, and keep the record for the chapters. @param {Kernel} chosen @param {ReturnType<typeof chosenProblem>} [task] */
-  async function measured(chosen, [on, size, dtype] = chosenProblem()) {
+  /** How to measure kernels on the problem that is chosen now; their records are kept for the chapters. */
+  function measuring() {
+    const [on, size, dtype] = [subject, sizes.value, dtypes.value];
     const bench = new Bench(device, { limit: 2 });
-    const record = await /** @type {NonNullable<typeof on.measure>} */ (on.measure)(bench, chosen, size, dtype);
-    if (record.status === "ok") {
+    return async (/** @type {Kernel} */ chosen) => {
+      const record = await /** @type {NonNullable<typeof on.measure>} */ (on.measure)(bench, chosen, size, dtype);
+      if (record.status !== "ok") return record;
       const earlier = app.runs.find(({ name }) => name === RUN)?.records ?? [];
       app.addRun(RUN, [record, ...earlier]);
       app.showBest(record, chosen.label);
       if (chosen === kernel && size === sizes.value && dtype === dtypes.value)
         traffic.show(chosen, on.problem(size, dtype), record.gflops);
-    }
-    return record;
+      return record;
+    };
   }
 
   /** Measure a stage and the one that it follows. @param {string} name @param {string} follows @returns {Promise<string>} why there is no measurement, or "" */
   async function measureBoth(name, follows) {
     let words = "";
-    const task = chosenProblem();
-    const [on, size, dtype] = task;
+    const measured = measuring();
+    const kernels = [follows, name].map((stage) => subject.kernel(stage, sizes.value, dtypes.value));
     await app.exclusively(async () => {
-      for (const stage of [follows, name]) {
-        const record = await measured(on.kernel(stage, size, dtype), task);
-        if (record.status !== "ok") words = `${stage}: ${record.reason}`;
+      for (const each of kernels) {
+        const record = await measured(each);
+        if (record.status !== "ok") words = `${each.name}: ${record.reason}`;
       }
     });
     return words;

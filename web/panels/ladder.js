@@ -52,7 +52,7 @@ export function setup(app, root) {
     clear();
     const locked = [run, ops, sizes, dtypes, save, report];
     await app.attempt(locked, message, (signal) => runLadder(new Bench(device, { signal })), { stop, progress });
-    bars.finish();
+    bars.update(records, "finished");
     save.disabled = records.length === 0;
     report.disabled = reported.size === 0;
   }
@@ -62,7 +62,7 @@ export function setup(app, root) {
     const { kernels, problem, records: measured } = subject.ladder(sizes.value, dtypes.value);
     progress.max = kernels.length;
     const announce = (/** @type {number} */ i) => {
-      bars.running(i);
+      bars.update(records, "running");
       say(message, `${kernels[i].label} at ${size_of(problem)}, ${i + 1} of ${kernels.length} …`);
     };
     say(message, "Preparing the operands …");
@@ -70,7 +70,7 @@ export function setup(app, root) {
       records.push(record);
       app.showBest(record, kernels[records.length - 1].label);
       progress.value = records.length;
-      bars.update(records);
+      bars.update(records, "waiting");
     }
     const stopped = Boolean(bench.signal?.aborted);
     if (!stopped && records.some((r) => r.status === "ok")) {
@@ -86,7 +86,7 @@ export function setup(app, root) {
     const peak = unit_of(subject) === "GB/s" ? gbytes : gflops;
     const share = (/** @type {RunRecord} */ r) => r.gflops && speed_of(r) / peak;
     records = records.map((r, i) => ({ ...r, peak_fraction: kernels[i].matrix ? null : share(r) }));
-    bars.update(records);
+    bars.update(records, "waiting");
     if (ops.value !== "0") return;
     const { roofline_of } = await import("../bundle/drawings.js");
     const chart = drawn(roofline_of(records, gflops, gbytes), "roofline");

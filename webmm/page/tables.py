@@ -97,10 +97,15 @@ def fastest(records: Sequence[Record]) -> Record | None:
     return best
 
 
-def bars(records: Sequence[Record], follows: Sequence[str]) -> list[Bar]:
-    """Return a bar for each record of a ladder; `follows` names the stages with which they are compared."""
+def bars(records: Sequence[Record], steps: Sequence[Step], state: str) -> list[Bar]:
+    """Return a bar for each stage of a ladder that has these records; `state` is waiting, running or finished."""
     best = fastest(records)
-    return [_bar(records[: i + 1], follows[i], best) for i in range(len(records))]
+    shown = [_bar(records[: i + 1], steps[i].follows, best) for i in range(len(records))]
+    left = "not run" if state == "finished" else ""
+    for i, step in enumerate(steps[len(records) :]):
+        now = state == "running" and i == 0
+        shown.append(Bar("running", 0, "running …", step.summary) if now else Bar("waiting", 0, left, step.summary))
+    return shown
 
 
 def _bar(records: Sequence[Record], follows: str, best: Record | None) -> Bar:
