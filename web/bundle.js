@@ -191,12 +191,6 @@ export class Bundle {
     return this.wrap(kernel);
   }
 
-  /** @param {string} name @param {Config} config @param {string} [op] @returns {Kernel | null} likewise, but null if no device could run it */
-  configured(name, config, op = "gemm") {
-    const kernel = this.configure(name, config, op);
-    return kernel.invalid() === null ? this.wrap(kernel) : null;
-  }
-
   /** @param {string} name of a stage @param {Config | undefined} config tunables that differ from the defaults @param {string} op @returns {Python} the translated kernel, which may be invalid */
   configure(name, config, op) {
     const settings = new Dict();

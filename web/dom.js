@@ -21,7 +21,8 @@ export function h(tag, props = {}, ...children) {
     else if (name in element && !name.includes("-")) /** @type {any} */ (element)[name] = value;
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.filter((child) => (child ?? false) !== false).map((child) => /** @type {Node} */ (child)));
+  const shown = children.filter((child) => (child ?? false) !== false);
+  element.append(.../** @type {Node[]} */ (shown)); // strings and numbers become texts
   return element;
 }
 

@@ -60,6 +60,7 @@ declare module "*/bundle/panels.js" {
   export function likely(runs: Run[]): string;
   export function outcomes(records: RunRecord[]): string;
   export function outstanding(records: RunRecord[]): RunRecord[];
+  export function changes(kernel: Python, other: Python): [words: string, alone: Python | null][];
   export function nearest(kernel: Python, name: string, value: any, starts: Python[] | null): Python;
   export function excerpt(
     element: (i: number, j: number) => number,

@@ -42,6 +42,16 @@ def test_the_nearest_kernel_has_the_value_and_else_the_fewest_changes() -> None:
     assert all(each.invalid() is None for each in settings.neighbours(kernel))
 
 
+def test_changes_of_settings_are_told_one_by_one() -> None:
+    kernel = Pipelined(unroll=16)
+    changed = replace(kernel, bk=8, unroll=8)
+    told = settings.changes(kernel, changed)
+    assert sorted(told, key=str) == [
+        ("bk 16 → 8", None),  # 16 does not divide 8
+        ("unroll 16 → 8", replace(kernel, unroll=8)),
+    ]
+
+
 def test_a_search_tries_the_defaults_and_then_what_is_near_the_best() -> None:
     best = Tile2D()
     left = [Naive(), replace(best, tm=1, wx=1), replace(best, tm=1)]

@@ -1,7 +1,7 @@
 // @ts-check
 /** What the sliders' changes of a stage gain on this device: each alone, and all together. */
 
-import { ablation as gains } from "../bundle/panels.js";
+import { ablation as gains, changes as changesOf } from "../bundle/panels.js";
 import { all, byId, table } from "../dom.js";
 
 /** @import { Kernel, RunRecord } from "../webmm.js" */
@@ -14,31 +14,25 @@ export function ablation(app, measuring) {
 
   /** Offer to compare a configuration with the one that the stage was opened with. @param {Kernel} standard @param {Kernel} changed @param {boolean} runs whether it can run */
   function show(standard, changed, runs) {
+    const changes = changesOf(standard.of, changed.of);
+    const alone = changes.map(([, of]) => of && app.bundle.wrap(of));
+    const kernels = [standard, ...alone, ...(changes.length > 1 ? [changed] : [])];
+    const words = changes.map(([each]) => each);
+    const start = () => app.attempt(run, result, () => compare(words, kernels, () => run.onclick === start));
     result.replaceChildren();
-    run.hidden = !runs || changesOf(standard, changed).length === 0;
-    run.onclick = () => app.attempt(run, result, () => compare(standard, changed));
+    run.hidden = !runs || changes.length === 0;
+    run.onclick = start;
   }
 
-  /** @param {Kernel} standard @param {Kernel} changed */
-  async function compare(standard, changed) {
-    const [changes, measured] = [changesOf(standard, changed), measuring()];
-    const { onclick } = run;
-    const isShown = () => run.onclick === onclick; // else another configuration is shown now
-    const single = changes.map(([name, value]) =>
-      app.bundle.configured(standard.name, { ...standard.config, [name]: value }, standard.of.op),
-    );
+  /** @param {string[]} words of the changes @param {(Kernel | null)[]} kernels @param {() => boolean} isShown else another configuration is shown now */
+  async function compare(words, kernels, isShown) {
+    const measured = measuring();
     /** @type {(RunRecord | null)[]} */
     const records = [];
-    for (const kernel of [standard, ...single, ...(changes.length > 1 ? [changed] : [])]) {
+    for (const kernel of kernels) {
       if (isShown()) result.textContent = `Measuring ${kernel?.label ?? "…"}`;
       records.push(kernel && (await measured(kernel)));
     }
-    if (!isShown()) return;
-    const words = changes.map(([name, value]) => `${name} ${standard.config[name]} → ${value}`);
-    result.replaceChildren(table({ heads: [], rows: gains(words, records, standard.label) }));
+    if (isShown()) result.replaceChildren(table({ heads: [], rows: gains(words, records, String(kernels[0]?.label)) }));
   }
 }
-
-/** @param {Kernel} standard @param {Kernel} changed @returns {[name: string, value: string | number][]} */
-const changesOf = (standard, changed) =>
-  Object.entries(changed.config).filter(([name, value]) => standard.config[name] !== value);

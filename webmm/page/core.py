@@ -150,7 +150,7 @@ LATE: dict[str, tuple[Name, ...]] = {
         Name("webmm.page.tables", "excerpt"),
         *(Name("webmm.page.runs", name) for name in ("ablation", "best_of", "best_so_far", "change", "compared")),
         *(Name("webmm.page.runs", name) for name in ("gain", "gained", "hint", "likely", "outcomes", "outstanding")),
-        *(Name("webmm.page.settings", name) for name in ("nearest", "offered", "suited", "upcoming")),
+        *(Name("webmm.page.settings", name) for name in ("changes", "nearest", "offered", "suited", "upcoming")),
     ),
     "foreign.js": (
         Name("webmm.foreign.counts", "CHECKED"),

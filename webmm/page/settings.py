@@ -57,6 +57,15 @@ def _with(kernel: Stage, name: str, value: Any) -> list[Stage]:
     return [made] if made.invalid() is None else []
 
 
+def changes(kernel: Stage, other: Stage) -> list[tuple[str, Stage | None]]:
+    """Return each setting of `other` that differs, in words, with `kernel` changed so; None if that is invalid."""
+    changed = [(name, value) for name, value in other.config.items() if kernel.config[name] != value]
+    return [
+        (f"{name} {kernel.config[name]} → {value}", next(iter(_with(kernel, name, value)), None))
+        for name, value in changed
+    ]
+
+
 def _distance(kernel: Stage, other: Stage, name: str) -> float:
     """Return how much two kernels differ in other tunables than `name`: 1 for each, more for larger ratios."""
     pairs = [(x, other.config[key]) for key, x in kernel.config.items() if key != name]
