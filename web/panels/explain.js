@@ -163,11 +163,9 @@ export function setup(app, root) {
     if (!picture.hidden) {
       const colours = legend(of, problem().dtype.itemsize, intensity(of, problem()));
       const keys = colours.map(([kind, words]) => h("li", { class: `key-${kind}` }, words));
-      picture.replaceChildren(
-        h("figcaption", {}, `Tile of one workgroup, and elements of one ${owner_of(of)}`),
-        drawn(pictured(of, true)),
-        h("ul", { class: "legend-list" }, ...keys),
-      );
+      byId("explain-owner").textContent = owner_of(of);
+      byId("explain-drawing").replaceChildren(drawn(pictured(of, true)));
+      byId("explain-legend").replaceChildren(...keys);
     }
     traffic.show(kernel, problem(), speed());
     const why = refused();

@@ -5,7 +5,7 @@ import { exponent } from "../bundle/core.js";
 import { all, byId, options, say } from "../dom.js";
 import { orFree } from "../engine/guard.js";
 import { blank, compared } from "../exhibits.js";
-import { Matrix, UnsupportedError } from "../webmm.js";
+import { Matrix, UnsupportedError, toNpy } from "../webmm.js";
 import { judge, operand, show, timed } from "./matrices.js";
 import { available } from "./subjects.js";
 
@@ -45,7 +45,8 @@ export function opForm(app) {
     judge(app, message, error <= bound, words, "y", first);
     const check = `${scope} compared; largest error is ${exponent(error)}, rounding explains up to ${exponent(bound)}`;
     const file = `${name.replace(":", "-")}-${host.rows}x${columns}`;
-    show(result, new Matrix(numbers, [host.rows, columns]), "y", file, check);
+    const shown = new Matrix(numbers, [host.rows, columns]);
+    show(result, file, () => toNpy(shown), check, shown, "y");
   }
 
   /** @param {any} kernel @param {any} problem translated @param {Matrix} host */

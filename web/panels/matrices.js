@@ -4,7 +4,7 @@
 import { duration, figures } from "../bundle/core.js";
 import { excerpt } from "../bundle/panels.js";
 import { all, bind, button, byId, div, download, h, say, scrolled, span, table } from "../dom.js";
-import { Matrix, ProblemError, UnsupportedError, inWords, parseCsv, parseNpy, toCsv, toNpy } from "../webmm.js";
+import { Matrix, ProblemError, UnsupportedError, inWords, parseCsv, parseNpy, toCsv } from "../webmm.js";
 
 /** @import { App } from "../main.js" */
 /** @import { NpyFile } from "../files.js" */
@@ -13,12 +13,12 @@ const PICTURE = 384; // width and height of the heat map in pixels, at most
 const EXAMPLES = { A: "1, 2, 3\n4, 5, 6", B: "1, 0\n0, 1\n2, 2", X: "1, 2, 3, 4\n0.5, -1, 2, 0" };
 const SEEDS = { A: 1, B: 2, X: 3 };
 
-/** Compute a result. @template T @param {App} app @param {() => Promise<T>} work @returns {Promise<[result: T, took: string]>} the time that it took, in words */
-export async function timed({ device: { pipelines } }, work) {
+/** Compute a result. @template T @param {App} app @param {() => Promise<T>} work @param {string} [included] in its time, which is in words @returns {Promise<[result: T, took: string]>} */
+export async function timed({ device: { pipelines } }, work, included = "upload and download") {
   const [started, compiled] = [performance.now(), pipelines.count];
   const result = await work();
   const spent = duration((performance.now() - started) * 1e3);
-  return [result, `${spent}, ${pipelines.count > compiled ? "compilation, " : ""}upload and download included`];
+  return [result, `${spent}, ${pipelines.count > compiled ? "compilation, " : ""}${included} included`];
 }
 
 /** Tell that a result is right, or that it is wrong. @param {App} app @param {HTMLElement} message @param {boolean} right @param {string} words for a right one @param {string} [name] of the result, and its first wrong element */
@@ -27,29 +27,25 @@ export function judge(app, message, right, words, name = "C", first = "") {
   app.tell(message, right ? words : wrong, !right);
 }
 
-/** What the check of a result says, and buttons to download it. @param {string} check @param {...HTMLElement} buttons */
-export const checked = (check, ...buttons) => [
-  h("p", { class: "check", id: "multiply-check" }, "CPU check: ", check),
-  div("controls", ...buttons),
-];
-
-/** @param {string} name of the file @param {() => BlobPart} data */
-export const saving = (name, data) =>
-  button("Download .npy", () => download(name, data(), "application/octet-stream"), { id: "download-npy" });
-
 /**
  * Show a result, what its check says, and buttons to download it.
- * @param {HTMLElement} result @param {Matrix} c @param {string} name such as C @param {string} file without its suffix @param {string} check
+ * @param {HTMLElement} result @param {string} file without its suffix @param {() => BlobPart} npy makes it @param {string} check
+ * @param {Matrix} [c] unless it is too large to show @param {string} [name]
  */
-export function show(result, c, name, file, check) {
-  const csv = () => download(`${file}.csv`, toCsv(c), "text/csv");
-  const buttons = [saving(`${file}.npy`, () => toNpy(c)), button("Download CSV", csv, { id: "download-csv" })];
+export function show(result, file, npy, check, c, name = "C") {
+  const asNpy = () => download(`${file}.npy`, npy(), "application/octet-stream");
+  const asCsv = () => c && download(`${file}.csv`, toCsv(c), "text/csv");
+  const buttons = [button("Download .npy", asNpy, { id: "download-npy" })];
+  if (c) buttons.push(button("Download CSV", asCsv, { id: "download-csv" }));
+  const saving = div("controls", ...buttons);
+  const checked = h("p", { class: "check", id: "multiply-check" }, "CPU check: ", check);
+  if (!c) return result.replaceChildren(div("card", checked, saving));
   const values = c.floats();
   const element = (/** @type {number} */ i, /** @type {number} */ j) => values[i * c.columns + j];
   const numbers = table(excerpt(element, c.rows, c.columns, name), "matrix");
   result.replaceChildren(
     h("figure", { class: "card" }, h("figcaption", {}, `${name} as a heat map`), heatMap(c, name)),
-    div("card", scrolled(`Numbers of ${name}`, numbers), ...checked(check, ...buttons)),
+    div("card", scrolled(`Numbers of ${name}`, numbers), checked, saving),
   );
 }
 

@@ -1,12 +1,12 @@
 // @ts-check
 /** The visitor's own matrices: pasted, from files, or random; their product as a heat map, numbers and files. */
 
-import { duration, exponent } from "../bundle/core.js";
+import { exponent } from "../bundle/core.js";
 import { FORMS } from "../bundle/ops.js";
-import { all, bind, byId, div, options as listed, say } from "../dom.js";
+import { all, bind, byId, options as listed, say } from "../dom.js";
 import { call, dataclasses } from "../python.js";
-import { Checker, Matrix, errorBound, problemOf } from "../webmm.js";
-import { checked, judge, operand, saving, show, timed, transposed } from "./matrices.js";
+import { Checker, Matrix, errorBound, problemOf, toNpy } from "../webmm.js";
+import { judge, operand, show, timed, transposed } from "./matrices.js";
 import { productOptions } from "./options.js";
 
 /** @import { App } from "../main.js" */
@@ -60,23 +60,20 @@ export function setup(app, root) {
     const words = `C is ${c.rows}×${c.columns} ${c.dtype}, computed by ${label} in ${took}.`;
     judge(app, message, error <= bound, words);
     const scale = epilogue ? "(|alpha||A||B| + |bias|)" : "|A||B|";
-    show(result, c, "C", `product-${c.rows}x${c.columns}`, `${checker.scope} ${within(error, scale, bound)}`);
+    const check = `${checker.scope} ${within(error, scale, bound)}`;
+    show(result, `product-${c.rows}x${c.columns}`, () => toNpy(c), check, c);
   }
 
   /** @param {Matrix | NpyFile} x @param {Matrix | NpyFile} y */
   async function multiplyLarge(x, y) {
     const { multiplyFiles } = await import("./large.js");
-    const started = performance.now();
     const progress = (/** @type {number} */ done, /** @type {number} */ total) =>
       say(message, `Multiplying … ${done} of ${total} pieces`);
-    const made = await multiplyFiles(app, [x, y], options.asked(x.rows, y.columns), progress);
-    const { c, error, bound } = made;
-    const spent = duration((performance.now() - started) * 1e3);
-    const words = `C is ${c.rows}×${c.columns} ${c.dtype}, computed piece by piece in ${spent}, files and check included.`;
-    judge(app, message, error <= bound, words);
-    const save = saving(`product-${c.rows}x${c.columns}.npy`, () => c.blob);
-    const check = `${made.checked} elements ${within(error, "|alpha||A||B|", bound)}`;
-    result.replaceChildren(div("card", ...checked(check, save)));
+    const work = () => multiplyFiles(app, [x, y], options.asked(x.rows, y.columns), progress);
+    const [{ c, checked, error, bound }, took] = await timed(app, work, "files and check");
+    judge(app, message, error <= bound, `C is ${c.rows}×${c.columns} ${c.dtype}, computed piece by piece in ${took}.`);
+    const check = `${checked} elements ${within(error, "|alpha||A||B|", bound)}`;
+    show(result, `product-${c.rows}x${c.columns}`, () => c.blob, check);
   }
 }
 

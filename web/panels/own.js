@@ -69,7 +69,7 @@ export function setup(app, root) {
 
   /** Time the text beside the stages. @param {Pasted[]} each @param {AbortSignal} signal */
   async function timed([pasted], signal) {
-    const p = chosenProblem();
+    const p = problem();
     const compared = (stages.value ? [stages.value] : bundle.stages).map((name) => device.stage(name, p));
     const caption = `Your text beside the stages at ${size_of(p)}, fastest first; each result is checked before it is timed`;
     const records = [];
@@ -86,7 +86,7 @@ export function setup(app, root) {
   /** Check and time the text with each combination of its tunables, as `webmm kernel tune`. @param {Pasted[]} each @param {AbortSignal} signal */
   async function tuned(each, signal) {
     const [m, n, k] = CHECKED[1];
-    const [p, ragged] = [chosenProblem(), problem(m, n, k)];
+    const [p, ragged] = [problem(), problem(m, n, k)];
     const caption = `Your text at ${size_of(p)}, fastest first; each is checked, also at ${size_of(ragged)}`;
     const records = [];
     for await (let record of measured(each, p, signal)) {
@@ -110,13 +110,8 @@ export function setup(app, root) {
   /** @param {RunRecord} record */
   const speedOf = (record) => `${figures(speed_of(record))} ${unit_of(record)} at ${size_of(record)}`;
 
-  /** @param {number} m @param {number} n @param {number} k @returns {Problem} */
-  function problem(m, n, k) {
+  /** @param {number} m by default the chosen size, as n and k @returns {Problem} */
+  function problem(m = Number(sizes.value), n = m, k = m) {
     return { m, n, k, dtype: /** @type {any} */ (dtypes.value) };
-  }
-
-  function chosenProblem() {
-    const n = Number(sizes.value);
-    return problem(n, n, n);
   }
 }
