@@ -20,19 +20,20 @@ export function setup(app, root) {
   const [run] = all("button", "multiply-run");
   const [message] = all("p", "multiply-message");
   const result = byId("multiply-result");
-  /** @type {((name: string) => void) | undefined} */
+  /** @type {Promise<(name: string) => void> | undefined} */
   let form;
   ops.append(...listed(FORMS));
   bind(root, { choose, start, showCall });
   showCall();
 
-  /** Show the form of the chosen op. */
+  /** Show the form of the chosen op, once it is ready. */
   async function choose() {
+    if (ops.value) {
+      form ??= import("./form.js").then(({ opForm }) => opForm(app));
+      (await form)(ops.value);
+    }
     byId("multiply-product").hidden = ops.value !== "";
     byId("multiply-form").hidden = ops.value === "";
-    if (!ops.value) return;
-    form ??= (await import("./form.js")).opForm(app);
-    form(ops.value);
   }
 
   function showCall() {
