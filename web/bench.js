@@ -1,4 +1,3 @@
-// @ts-check
 /** Measurements for the ladders and the tuner: a kernel is checked before it is timed, and every outcome becomes a record. */
 
 import { Checker, errorBound } from "./check.js";

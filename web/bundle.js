@@ -1,4 +1,3 @@
-// @ts-check
 /** The bundle that `webmm bundle` writes: kernels, problems, the choice and templates, translated to JavaScript, and shipped measurements. */
 
 import { once } from "./engine/guard.js";

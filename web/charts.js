@@ -1,4 +1,3 @@
-// @ts-check
 /** Bars and tables of records. Colours come from the style sheet. */
 
 import { bars, results } from "./bundle/core.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Checks of matrix products against float64 sums on the CPU, at the bound of webmm/measure/verify.py: every element compared must
  * satisfy |C - Ĉ| ≤ (K·ε + ε_out)·(|A|·|B|).

@@ -1,4 +1,3 @@
-// @ts-check
 /** The choice of kernels: translated Python code decides whether a kernel can run on a device and which is likely the fastest. */
 
 import { LIMITS, SIZE_CONTROL } from "./engine/adapters.js";

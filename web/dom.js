@@ -1,4 +1,3 @@
-// @ts-check
 /** Helpers for building the page. */
 
 import { WebmmError } from "./errors.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Functions of one's own of each element of a product: expressions with numbers and arrays, as in webmm/wgsl/own.py. */
 
 import { DeviceArray } from "./engine/array.js";

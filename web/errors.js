@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The errors that webmm throws, as in webmm/errors.py.
  *

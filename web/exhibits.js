@@ -1,4 +1,3 @@
-// @ts-check
 /** The exhibits of ops: stages on problems of a few sizes with random inputs, whose results translated Python checks. */
 
 import { Inputs, blank, written } from "./bench.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** What the compiler of expressions, which is translated, asks of numbers: as in webmm/wgsl/expressions.py. */
 
 import { MEANINGS } from "./check.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Calls on matrices in .npy files, which may be larger than memory, as in webmm/dask/files.py: cut into pieces by the
  * translation of webmm/cut/arrays.py. A piece is read from the files while the device computes the one before.

@@ -1,4 +1,3 @@
-// @ts-check
 /** Conversion of float16, stored as bits in a Uint16Array since not every engine has Float16Array. */
 
 /** @type {Float32Array | undefined} */

@@ -1,4 +1,3 @@
-// @ts-check
 /** Arrays of any rank in host memory; dtypes have the names of NumPy. */
 
 import { ProblemError } from "./errors.js";

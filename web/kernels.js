@@ -1,4 +1,3 @@
-// @ts-check
 /** Kernels: stages of a ladder with their tunables, as the panels show them. */
 
 /** @import { Bundle, Python } from "./bundle.js" */

@@ -1,4 +1,3 @@
-// @ts-check
 /** The page: opens the device, describes it, and loads the panels. */
 
 import { byId, h, markup, say, systemName } from "./dom.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Matrices in host memory, and reading and writing them as .npy and CSV. */
 
 import { ProblemError } from "./errors.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** A visitor's own WGSL text that multiplies matrices: run, checked with guard elements, and timed like a stage of the ladder. */
 
 import { filled } from "./bench.js";

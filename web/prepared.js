@@ -1,4 +1,3 @@
-// @ts-check
 /** The ladders that `webmm/page/ladders.py` writes: problems with inputs made as in Python, and fingerprints of its results. */
 
 import { filled, opened } from "./bench.js";

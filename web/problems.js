@@ -1,4 +1,3 @@
-// @ts-check
 /** Problems: floating-point matrix products, and the tasks of records. */
 
 import { ProblemError } from "./errors.js";

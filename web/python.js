@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The runtime library of translated Python: values that compare by value, dataclasses, and the builtins and modules of the
  * subset of Python that `webmm.page.script` translates.

@@ -1,4 +1,3 @@
-// @ts-check
 /** Reading and writing records, in the JSON schema of Python's `webmm.measure.records`. */
 
 import { ProblemError } from "./errors.js";

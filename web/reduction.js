@@ -1,4 +1,3 @@
-// @ts-check
 /** Reductions of one's own, and ours that are declared in the same way, as in webmm/wgsl/reductions.py; their terms are translated. */
 
 import { laidOut } from "./calls/operands.js";

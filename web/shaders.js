@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Kernels as data, for other WebGPU programs: the equivalent of `webmm shader --json --size`, for a given problem.
  *

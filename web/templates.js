@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The runtime library of translated templates: Jinja's scopes, macros, loops and filters, as `shaders/` uses them.
  *

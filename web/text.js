@@ -1,4 +1,3 @@
-// @ts-check
 /** Numbers and names in messages. */
 
 /** @param {number} value @returns {string} with thousands separators */

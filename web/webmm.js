@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Matrix multiplication and other ops on the GPU, with the shaders of the Python package webmm.
  *

@@ -1,4 +1,3 @@
-// @ts-check
 /** The call for attention, as in webmm/calls/attention.py; what its arguments mean is translated. */
 
 import { DeviceArray } from "../engine/array.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Expressions of the elements of arrays, as in webmm/calls/expression.py, and the calls that are made of them. */
 
 import { DeviceArray } from "../engine/array.js";

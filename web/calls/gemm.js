@@ -1,4 +1,3 @@
-// @ts-check
 /** The calls for floating-point matrix products, as in webmm/calls/gemm.py. */
 
 import { DeviceArray, checkSeparate } from "../engine/array.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** `KVCache`: the keys and values of earlier tokens, kept on a device for attention, as in webmm/calls/kv_cache.py. */
 
 import { DeviceArray } from "../engine/array.js";

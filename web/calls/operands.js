@@ -1,4 +1,3 @@
-// @ts-check
 /** Operands of calls, in host memory or on a device: views, matrices, axes. */
 
 import { ProblemError } from "../errors.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Checks of call options; unknown ones are errors. */
 
 import { ConfigError, ProblemError } from "../errors.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Calls of any size, as in webmm/calls/pieces.py: a call is cut along axes with independent results until every piece fits the
  * limits: the size of a binding, the work of one dispatch, and, for host arrays, `Device.memory`. Pieces of `DeviceArray`s are

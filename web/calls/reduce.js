@@ -1,4 +1,3 @@
-// @ts-check
 /** The calls for reductions, softmax, normalisations and elementwise functions, as in webmm/calls. */
 
 import { DeviceArray } from "../engine/array.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Quantisation: scales, zero points and requantisation in fixed point, bit for bit as in webmm/problems/scheme.py. */
 
 import { HostArray, sizeOf } from "../host.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Adapters: the features and limits that are requested, and a description. */
 
 import { NoAdapterError, UnsupportedError, inWords } from "../errors.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** `Device`: an open GPU with the public calls of webmm.js. */
 
 import { GEMM, MATMUL, gemm, matmul } from "../calls/gemm.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** `Engine`, the base of `Device`: an open adapter with its limits, pipelines, arrays, queue and timer. */
 
 import { Bundle } from "../bundle.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** WebGPU's failures as webmm's errors: lost devices, error scopes, uncaptured errors, and timeouts. */
 
 import { DeviceLostError, MemoryLimitError, TimeoutError, WebmmError, inWords } from "../errors.js";

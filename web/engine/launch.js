@@ -1,4 +1,3 @@
-// @ts-check
 /** Prepared launches: pipelines, bind groups and grids of a kernel on given arrays, cached for repeated calls. */
 
 import { checkSeparate } from "./array.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Compiled pipelines, cached by their WGSL. */
 
 import { ShaderError, inWords } from "../errors.js";

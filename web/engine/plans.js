@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Plans: the steps of a call – the arrays that it allocates and the dispatches that it queues – are recorded once, and
  * replayed when the call is repeated. They depend on the options and on the layouts of the arrays, not on their contents

@@ -1,4 +1,3 @@
-// @ts-check
 /** The buffer pool: storage buffers, and freed ones that are kept for reuse. */
 
 import { MemoryLimitError, UnsupportedError } from "../errors.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** The measured peak rates of a device, as in webmm/measure/roofline.py. */
 
 import { MemoryLimitError } from "../errors.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Batching of dispatches: several share one submission, which costs the device about 12 µs (H200). */
 /** @typedef {{pipeline: GPUComputePipeline, bindGroup: GPUBindGroup, grid: [number, number, number]}} Step a dispatch */
 /** @typedef {Step[]} Launch dispatches that run one after another */

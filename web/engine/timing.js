@@ -1,4 +1,3 @@
-// @ts-check
 /** Timing on the device, by the protocol of webmm/engine/timing.py. */
 
 import { encode } from "./submissions.js";

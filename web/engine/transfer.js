@@ -1,4 +1,3 @@
-// @ts-check
 /** Uploads and downloads of arrays and views. */
 
 import { ProblemError } from "../errors.js";

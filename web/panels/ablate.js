@@ -1,4 +1,3 @@
-// @ts-check
 /** What the sliders' changes of a stage gain on this device: each alone, and all together. */
 
 import { ablation as gains, changes as changesOf } from "../bundle/panels.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** The chapters of the course: their text, loaded on demand, and the gain of a stage on this device where it is told. */
 
 import { gain, gained } from "../bundle/panels.js";

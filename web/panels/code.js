@@ -1,4 +1,3 @@
-// @ts-check
 /** The code of a stage: its WGSL, and naga's translation of the stage's default configuration to MSL or HLSL. */
 
 import { all, byId, h, say } from "../dom.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** A comparison of two runs, such as this browser and Python on the same machine. */
 
 import { compared, hint, likely } from "../bundle/panels.js";

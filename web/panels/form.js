@@ -1,4 +1,3 @@
-// @ts-check
 /** The form of an op of one array: the visitor's X, along its rows; the op's row checks the result. */
 
 import { exponent } from "../bundle/core.js";

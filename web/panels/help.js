@@ -1,4 +1,3 @@
-// @ts-check
 /** Advice for visitors without WebGPU, by operating system and browser. */
 
 import { byId, markup, systemName } from "../dom.js";

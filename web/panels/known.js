@@ -1,4 +1,3 @@
-// @ts-check
 /** The subjects of the other ops: problems whose results are known from Python, and exhibits, which their rows check. */
 
 import { step } from "../bundle/core.js";

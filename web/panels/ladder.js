@@ -1,4 +1,3 @@
-// @ts-check
 /** The ladder: runs all stages of an op at one size, and shows bars, the roofline and a table of the results. */
 
 import { Bench } from "../bench.js";

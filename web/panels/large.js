@@ -1,4 +1,3 @@
-// @ts-check
 /** Products of .npy files that are too large for memory: computed piece by piece; some elements are checked. */
 
 import { NpyFile, applyToFiles } from "../files.js";

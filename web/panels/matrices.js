@@ -1,4 +1,3 @@
-// @ts-check
 /** Matrices as a visitor gives them – pasted, from files, or random – and as results: a heat map, numbers and files. */
 
 import { duration, figures } from "../bundle/core.js";

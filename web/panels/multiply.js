@@ -1,4 +1,3 @@
-// @ts-check
 /** The visitor's own matrices: pasted, from files, or random; their product as a heat map, numbers and files. */
 
 import { exponent } from "../bundle/core.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** The options of a product, and the `gpu.matmul()` call that they correspond to. */
 
 import { all, byId, options as listed } from "../dom.js";

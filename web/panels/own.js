@@ -1,4 +1,3 @@
-// @ts-check
 /** A WGSL text of the visitor's own: checked at several sizes, and timed beside the stages of the ladder. */
 
 import { Bench, Operands, ladder } from "../bench.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** The report on this device, as `webmm report` writes it: records with what describes the device in their header. */
 
 import { h } from "../dom.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** A stage step by step on a small product: what one of its invocations, and its workgroup, reads and sums. */
 
 import { walked } from "../bundle/drawings.js";

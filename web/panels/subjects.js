@@ -1,4 +1,3 @@
-// @ts-check
 /** What the ladder and the Explain panel are about: an op's stages, its problems of a few sizes, and how to run them. */
 
 import { Operands, ladder } from "../bench.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** The memory traffic of a stage, and its place under this device's roofline. */
 
 import { facts, intensity, place, roof } from "../bundle/drawings.js";

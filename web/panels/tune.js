@@ -1,4 +1,3 @@
-// @ts-check
 /** The tuner: searches for the fastest configuration within a time limit; results can be saved, shared and compared. */
 
 import { Bench, Operands } from "../bench.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Python's types, dataclasses, and calls with keyword arguments. */
 
 import * as errors from "../errors.js";

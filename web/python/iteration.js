@@ -1,4 +1,3 @@
-// @ts-check
 /** Python's iteration, indexing and slicing. */
 
 import { KeyError, StopIteration, TypeError_, ValueError, isObject, repr } from "./objects.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** The methods of Python's builtin types. */
 
 import { item, iter, list } from "./iteration.js";

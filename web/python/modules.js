@@ -1,4 +1,3 @@
-// @ts-check
 /** The parts of Python's standard library that translated code uses. */
 
 import { Field, kwargs, provide } from "./classes.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Python's exceptions, the base of its objects, and their text. */
 
 export class PythonError extends Error {

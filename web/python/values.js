@@ -1,4 +1,3 @@
-// @ts-check
 /** Python's values: equality, order, hashing and arithmetic. */
 
 import { TypeError_, Undefined, ValueError, fieldNames, isObject, percent, repr, valuesOf } from "./objects.js";

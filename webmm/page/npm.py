@@ -67,7 +67,7 @@ def _write_entries(package: Path) -> None:
     names = sorted(path.relative_to(bundled).as_posix() for path in bundled.rglob("*.js*"))
     modules = [f'  "{name}": () => import("./{name}"),' for name in names if name.endswith(".js")]
     files = [f'  "{name}": new URL("./{name}", import.meta.url),' for name in names if name.endswith(".json")]
-    head = '// @ts-check\nimport { Bundle } from "../bundle.js";\n'
+    head = 'import { Bundle } from "../bundle.js";\n'
     source = "Bundle.source = { module: (path) => modules[path](), url: (path) => files[path] };\n"
     text = "\n".join([head, "const modules = {", *modules, "};", "const files = {", *files, "};", source])
     (bundled / "files.js").write_text(text, encoding="utf-8")
