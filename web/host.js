@@ -171,6 +171,9 @@ export class HostArray extends Shaped {
   }
 }
 
+/** @param {readonly number[]} shape @param {ElementType} dtype */
+export const zeros = (shape, dtype) => new HostArray(ELEMENTS[dtype].of(sizeOf(shape)), shape, dtype);
+
 /** @param {ArrayLike<number>} numbers @param {ElementType} dtype @returns {Elements} the numbers converted to that dtype */
 function stored(numbers, dtype) {
   if (dtype === "float16") return toHalves(numbers);

@@ -1,6 +1,6 @@
 /** The calls for floating-point matrix products, as in webmm/calls/gemm.py. */
 
-import { DeviceArray, checkSeparate } from "../engine/array.js";
+import { DeviceArray, checkSeparate, isResident } from "../engine/array.js";
 import { like } from "../engine/transfer.js";
 import { ProblemError } from "../errors.js";
 import { HostArray } from "../host.js";
@@ -41,8 +41,7 @@ export async function matmul(call, givenA, givenB, options) {
     activation: own.name,
     values: own.numbers,
   });
-  const resident = [a, b, bias, residual, ...own.operands].some((x) => x instanceof DeviceArray);
-  const c = await call.result(core.matrix_shape(a, b), out, resident);
+  const c = await call.result(core.matrix_shape(a, b), out, isResident(a, b, bias, residual, ...own.operands));
   const vectors = [a.ndim === 1, b.ndim === 1];
   const [left, right] = [a, b].map((x, i) => (vectors[i] ? asMatrices(x, 1, [i === 0, i === 1]) : x));
   const [added, ...over] = [residual, ...own.operands].map((x) => x && asMatrices(x, shape.length, vectors));

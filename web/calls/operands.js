@@ -3,7 +3,7 @@
 import { ProblemError } from "../errors.js";
 import { DeviceArray } from "../engine/array.js";
 import { gathered } from "../engine/transfer.js";
-import { ELEMENTS, HostArray, denseStrides, isDense, sizeOf } from "../host.js";
+import { HostArray, denseStrides, isDense, sizeOf } from "../host.js";
 
 /** An array in host memory or on a device. @typedef {DeviceArray | HostArray} Data */
 /** @import { Call } from "../engine/plans.js" */
@@ -11,14 +11,11 @@ import { ELEMENTS, HostArray, denseStrides, isDense, sizeOf } from "../host.js";
 /** @param {Data} x @param {readonly number[]} shape @param {readonly number[]} strides in elements @param {number} [offset] likewise @returns {Data} a view; of a host array whose elements would not be dense, a copy */
 export function viewOf(x, shape, strides, offset = 0) {
   if (x instanceof DeviceArray) return new DeviceArray(x.storage, shape, x.dtype, strides, x.offset + offset);
-  const size = sizeOf(shape);
-  const data = isDense(shape, strides)
-    ? x.data.subarray(offset, offset + size)
-    : gathered(x.data, ELEMENTS[x.dtype].of(size), shape, strides, offset);
-  return new HostArray(data, shape, x.dtype);
+  if (!isDense(shape, strides)) return gathered(x.data, shape, strides, offset, x.dtype);
+  return new HostArray(x.data.subarray(offset, offset + sizeOf(shape)), shape, x.dtype);
 }
 
-/** @param {Data} x @param {{shape: number[], strides: number[], offset: number}} layout a translated `Layout` @returns {Data} the view with this layout */
+/** @param {Data} x @param {{shape: readonly number[], strides: readonly number[], offset: number}} layout a translated `Layout` @returns {Data} the view with this layout */
 export const laidOut = (x, { shape, strides, offset }) => viewOf(x, shape, strides, offset - x.offset);
 
 /** @param {Call} call @param {Data} x @param {number[]} axes @returns {Data} the array with its axes in this order */
@@ -43,6 +40,20 @@ export function asMatrices(x, ndim, [a, b]) {
   });
   return viewOf(x, shape, strides);
 }
+
+/** @param {Data} x @param {number} axis @param {number} start @param {number} count @returns {Data} that range of an axis, as `viewOf()` */
+export const partOf = (x, axis, start, count) =>
+  viewOf(x, x.shape.with(axis, count), x.strides, start * /** @type {number} */ (x.strides.at(axis)));
+
+/** @param {Call} call @param {Data} x @param {(x: Data) => any} find a translated `Layout` of an array, or null if that takes a copy @returns {Promise<Data>} the array with its layout, a copy if need be */
+export async function arranged(call, x, find) {
+  const layout = find(x);
+  return layout ? laidOut(x, layout) : arranged(call, await dense(call, x), find);
+}
+
+/** @param {any} x data or a list @returns {any} a list of whole numbers, which has no dtype, as int32; all else as it is */
+export const asIntegers = (x) =>
+  [x].flat(Infinity).every((each) => each === (each | 0)) ? HostArray.from(x, { dtype: "int32" }) : x;
 
 /** @param {unknown} option @returns {boolean} whether it was given */
 export const isGiven = (option) => option !== undefined && option !== null;

@@ -5,8 +5,9 @@
  */
 
 import { DeviceArray } from "../engine/array.js";
-import { ELEMENTS, HostArray, denseStrides, sizeOf } from "../host.js";
-import { viewOf } from "./operands.js";
+import { copyElements } from "../engine/transfer.js";
+import { ELEMENTS, HostArray, zeros } from "../host.js";
+import { laidOut } from "./operands.js";
 
 /** @import { Data } from "./operands.js" */
 /** @import { Call } from "../engine/plans.js" */
@@ -31,18 +32,17 @@ export class Labelled {
     this.onHost = !(data instanceof DeviceArray);
   }
 
-  /** @param {Piece} piece @returns {[number, number][]} the range of a piece along each axis */
-  ranges(piece) {
-    return this.data.shape.map((length, axis) => piece.at.get(this.axes[axis]) ?? [0, length]);
+  /** @param {Piece} piece @returns where its elements are */
+  layout({ at }) {
+    const { shape, strides, offset } = this.data;
+    const ranges = shape.map((length, axis) => at.get(this.axes[axis]) ?? [0, length]);
+    const first = ranges.reduce((sum, [start], axis) => sum + start * strides[axis], offset);
+    return { shape: ranges.map(([start, stop]) => stop - start), strides, offset: first };
   }
 
   /** @param {Piece} piece @returns {Labelled} what belongs to a piece */
   within(piece) {
-    const { strides } = this.data;
-    const ranges = this.ranges(piece);
-    const lengths = ranges.map(([start, stop]) => stop - start);
-    const offset = ranges.reduce((sum, [start], axis) => sum + start * strides[axis], 0);
-    return new Labelled(viewOf(this.data, lengths, strides, offset), this.axes, this.strided, this.placed);
+    return new Labelled(laidOut(this.data, this.layout(piece)), this.axes, this.strided, this.placed);
   }
 
   /** @param {Call} call @param {number} binding maximum size of a binding in bytes @param {boolean} [written] @returns {boolean} whether kernels can read, or if `written` write, it in place */
@@ -71,7 +71,7 @@ export async function inPieces(call, compute, operands, result, along, { each = 
   const pieces = [...core.array_pieces(arrays, cut(along), cut(each), most, flops)];
   const throughHost = !result.onHost && !pieces.every((piece) => result.within(piece).inPlace(call, binding, true));
   const { shape, dtype } = result.data;
-  const whole = throughHost ? new HostArray(ELEMENTS[dtype].of(sizeOf(shape)), shape, dtype) : result.data;
+  const whole = throughHost ? zeros(shape, dtype) : result.data;
   const into = new Labelled(whole, result.axes);
   for (const piece of pieces) {
     /** @type {DeviceArray[]} */
@@ -87,26 +87,14 @@ export async function inPieces(call, compute, operands, result, along, { each = 
         const data = inPlace ? one.data : await call.read(/** @type {DeviceArray} */ (one.data));
         arrays.push(data instanceof DeviceArray ? data : await own(device.array(data)));
       }
-      const ranges = into.ranges(piece);
-      const lengths = ranges.map(([from, to]) => to - from);
-      const target = into.onHost ? await own(device.empty(lengths, dtype)) : into.within(piece).data;
-      await compute(arrays, /** @type {DeviceArray} */ (target), piece);
-      if (whole instanceof HostArray) place(await /** @type {DeviceArray} */ (target).read(), whole, ranges);
+      const place = into.layout(piece);
+      const made = into.onHost ? await own(device.empty(place.shape, dtype)) : laidOut(whole, place);
+      const target = /** @type {DeviceArray} */ (made);
+      await compute(arrays, target, piece);
+      if (whole instanceof HostArray) copyElements(place.shape, await target.read(), { ...place, data: whole.data });
     } finally {
       for (const array of moved) array.free();
     }
   }
   if (throughHost) device.write(/** @type {DeviceArray} */ (result.data), /** @type {HostArray} */ (whole));
-}
-
-/** Copy `part` into `whole`, at its ranges along the axes. @param {HostArray} part @param {HostArray} whole @param {[number, number][]} ranges */
-function place(part, whole, ranges) {
-  const last = part.columns ?? 1;
-  const copied = (/** @type {number} */ axis, /** @type {number} */ from, /** @type {number} */ to) => {
-    const start = axis < part.ndim ? to + ranges[axis][0] * whole.strides[axis] : to;
-    if (axis >= part.ndim - 1) return whole.data.set(part.data.subarray(from, from + last), start);
-    for (let i = 0; i < part.shape[axis]; i++)
-      copied(axis + 1, from + i * part.strides[axis], start + i * whole.strides[axis]);
-  };
-  copied(0, 0, 0);
 }

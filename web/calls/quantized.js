@@ -2,7 +2,7 @@
 // @ts-check
 /** The calls for products of quantised matrices and with quantised weights, as in webmm/calls. */
 
-import { DeviceArray } from "../engine/array.js";
+import { DeviceArray, isResident } from "../engine/array.js";
 import { ProblemError } from "../errors.js";
 import { HostArray, sizeOf } from "../host.js";
 import { make, repr } from "../python.js";
@@ -45,7 +45,7 @@ export async function qmatmul(call, givenA, givenB, options) {
     bias: isGiven(options.bias) ? checkedBias(core, options.bias, n) : null,
   };
   checkSums(core, scheme, k, types);
-  const whole = await call.result(shape, out.name, a instanceof DeviceArray || b instanceof DeviceArray);
+  const whole = await call.result(shape, out.name, isResident(a, b));
   if (!whole.size) return whole;
   if (!k) {
     scheme.zeroA = { values: [0], scalar: true };
@@ -172,8 +172,7 @@ export async function qmatmulWeights(call, given, weights, options) {
   const own = await activationOf(call, options.activation);
   core.check_operands(own.operands, shape);
   const terms = make(core.Applied, [], { activation: own.name, values: own.numbers });
-  const resident = [x, ...own.operands].some((each) => each instanceof DeviceArray);
-  const c = await call.result(shape, out, resident);
+  const c = await call.result(shape, out, isResident(x, ...own.operands));
   if (!sizeOf([...x.shape, n])) {
     if (own.name && c.size) throw new ProblemError("an activation needs k of at least 1");
     return c instanceof DeviceArray ? call.device.zeros(c.shape, out) : c;

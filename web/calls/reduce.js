@@ -1,10 +1,10 @@
 /** The calls for reductions, softmax, normalisations and elementwise functions, as in webmm/calls. */
 
 import { DeviceArray } from "../engine/array.js";
-import { ELEMENTS, HostArray, sizeOf } from "../host.js";
+import { HostArray, sizeOf, zeros } from "../host.js";
 import { make } from "../python.js";
 import { sumOverK } from "./gemm.js";
-import { dense, isGiven, laidOut, permuted, reshaped, viewOf } from "./operands.js";
+import { arranged, dense, isGiven, laidOut, partOf, permuted, reshaped, viewOf } from "./operands.js";
 import { flag, number } from "./options.js";
 import { Labelled, inPieces } from "./pieces.js";
 
@@ -62,9 +62,8 @@ async function reduceInto(call, operation, xs, y, own = null) {
     const results = async (/** @type {any} */ operation, /** @type {ElementType} */ dtype) => {
       const parts = [];
       for (let start = 0; start < length; start += step) {
-        const part = new HostArray(ELEMENTS[dtype].of(outer * inner), [outer, inner], dtype);
-        const shape = [outer, Math.min(step, length - start), inner];
-        const views = xs.map((each) => viewOf(each, shape, each.strides, start * each.strides[1]));
+        const part = zeros([outer, inner], dtype);
+        const views = xs.map((each) => partOf(each, 1, start, Math.min(step, length - start)));
         await reduceInto(call, operation, views, part);
         parts.push(part.data);
       }
@@ -103,7 +102,8 @@ export async function normalise(call, name, given, options) {
   const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) =>
     call.run(core.normalisation_of(name, from, to, ...terms), [from, to, ...vectors]);
   const result = new Labelled(reshaped(y, core.ikj_shape(x, axis)), "ikj");
-  await inPieces(call, compute, [new Labelled(await asIkj(call, x, axis), "ikj")], result, "ij");
+  const operand = new Labelled(await arranged(call, x, (x) => core.ikj(x, axis)), "ikj");
+  await inPieces(call, compute, [operand], result, "ij");
   return y;
 }
 
@@ -126,12 +126,6 @@ export async function mapped(call, x, name) {
 }
 
 // Arrays as x[i, k, j], reduced along k
-
-/** @param {Call} call @param {Data} x @param {number} axis @returns {Promise<Data>} the array as x[i, k, j], a copy if its strides do not allow such a view */
-async function asIkj(call, x, axis) {
-  const layout = call.core.ikj(x, axis);
-  return layout ? laidOut(x, layout) : asIkj(call, await dense(call, x), axis);
-}
 
 /** @param {Call} call @param {Data[]} xs of one shape @param {number[]} axes @returns {Promise<Data[][]>} views x[i, k, j] of each, or copies in host memory, with k along all of `axes`; their results (i, j) are consecutive in the reduction's result */
 async function eachAsIkj(call, xs, axes) {

@@ -2,6 +2,7 @@
 
 import { HostArray, sizeOf } from "../host.js";
 import { round } from "../python.js";
+import { asIntegers } from "./operands.js";
 
 /** @import { Core } from "../bundle.js" */
 /** The number mantissa·2^-shift; the mantissa has 31 bits, the highest one set. @typedef {[mantissa: number, shift: number]} FixedPoint */
@@ -36,8 +37,7 @@ export function checkedZero(core, name, given, length, dtype) {
 
 /** @param {Core} core @param {any} given @param {number} length @returns {Int32Array} */
 export function checkedBias(core, given, length) {
-  const whole = Array.isArray(given) && given.every(Number.isInteger);
-  const array = HostArray.from(given, whole ? { dtype: "int32" } : {});
+  const array = HostArray.from(asIntegers(given));
   core.check_integer_bias(array.dtype, array.shape, length);
   return /** @type {Int32Array} */ (array.data);
 }

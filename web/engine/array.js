@@ -27,6 +27,9 @@ export class Storage {
   }
 }
 
+/** @param {unknown[]} operands @returns {boolean} whether one of them is on a device, as the result is then */
+export const isResident = (...operands) => operands.some((x) => x instanceof DeviceArray);
+
 /**
  * Throw ProblemError if `out`, called `name`, shares its buffer with an array that is read while it is written: a view
  * counts by the array that it was made of, also where the call would copy it.

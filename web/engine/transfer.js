@@ -1,11 +1,11 @@
 /** Uploads and downloads of arrays and views. */
 
 import { ProblemError } from "../errors.js";
-import { ELEMENTS, HostArray, sizeOf } from "../host.js";
+import { ELEMENTS, HostArray, sizeOf, zeros } from "../host.js";
 import { Matrix } from "../matrix.js";
 import { roundUp } from "./pool.js";
 
-/** @import { Elements } from "../host.js" */
+/** @import { ElementType, Elements } from "../host.js" */
 /** @import { DeviceArray } from "./array.js" */
 /** @import { Engine as Device } from "./engine.js" */
 
@@ -34,39 +34,48 @@ function padded(data) {
 
 /** @param {Device} device @param {DeviceArray} array @returns {Promise<HostArray>} its elements, as a Matrix for a 2-D array of floats */
 export async function download(device, array) {
-  const { itemsize, of, over } = ELEMENTS[array.dtype];
-  const { shape, strides, size } = array;
-  if (size === 0) return new HostArray(of(0), shape, array.dtype);
+  const { shape, strides, size, dtype } = array;
+  const { itemsize, over } = ELEMENTS[dtype];
+  if (size === 0) return zeros(shape, dtype);
   const reach = shape.map((length, axis) => (length - 1) * strides[axis]);
   const first = array.offset + reach.reduce((sum, far) => sum + Math.min(0, far), 0);
   const skipped = ((first * itemsize) % 4) / itemsize; // WebGPU copies start at whole words
   const count = reach.reduce((sum, far) => sum + Math.abs(far), 1) + skipped;
   const bytes = await device.read(array.buffer, roundUp(count * itemsize, 4), (first - skipped) * itemsize);
   const span = over(bytes, count);
-  if (array.contiguous && !skipped) return like(span, shape, array.dtype);
-  return like(gathered(span, of(size), shape, strides, array.offset - first + skipped), shape, array.dtype);
+  if (array.contiguous && !skipped) return like(span, shape, dtype);
+  return like(gathered(span, shape, strides, array.offset - first + skipped, dtype).data, shape, dtype);
 }
 
-/** @param {Elements} data @param {readonly number[]} shape @param {import("../host.js").ElementType} dtype @returns {HostArray} a Matrix for a 2-D array of floats */
+/** @param {Elements} data @param {readonly number[]} shape @param {ElementType} dtype @returns {HostArray} a Matrix for a 2-D array of floats */
 export function like(data, shape, dtype) {
   if ((dtype !== "float32" && dtype !== "float16") || shape.length !== 2 || !sizeOf(shape))
     return new HostArray(data, shape, dtype);
   return new Matrix(/** @type {Float32Array | Uint16Array} */ (data), shape, dtype);
 }
 
-/** @param {Elements} span @param {Elements} out @param {readonly number[]} shape @param {readonly number[]} strides @param {number} start @returns {Elements} `out`, filled with the view's elements in row-major order */
-export function gathered(span, out, shape, strides, start) {
-  const last = shape.length - 1;
-  const [length, step] = last < 0 ? [1, 0] : [shape[last], strides[last]];
-  const at = shape.map(() => 0); // the indices along all axes but the last
-  for (let to = 0, from = start; to < out.length;) {
-    for (let i = 0; i < length; i++) out[to++] = span[from + i * step];
-    for (let axis = last - 1; axis >= 0; axis--) {
-      from += strides[axis];
-      if (++at[axis] < shape[axis]) break;
-      from -= at[axis] * strides[axis];
-      at[axis] = 0;
-    }
+/** @param {Elements} data @param {readonly number[]} shape @param {readonly number[]} strides @param {number} offset @param {ElementType} dtype @returns {HostArray} the view's elements in row-major order */
+export function gathered(data, shape, strides, offset, dtype) {
+  const all = zeros(shape, dtype);
+  copyElements(shape, { data, strides, offset }, all);
+  return all;
+}
+
+const RUN = 16; // elements; fewer are faster copied one by one
+/** @typedef {{data: Elements, strides: readonly number[], offset: number}} Placed */
+
+/** Copy an array of that shape into another one. @param {readonly number[]} shape @param {Placed} from @param {Placed} to @param {number} [axis] */
+export function copyElements(shape, from, to, axis = 0, source = from.offset, target = to.offset) {
+  const last = axis >= shape.length - 1;
+  const length = shape[axis] ?? 1; // without axes there is one element
+  const step = from.strides[axis];
+  const stride = to.strides[axis];
+  if (last && length > RUN && step === 1 && stride === 1) {
+    to.data.set(from.data.subarray(source, source + length), target);
+    return;
   }
-  return out;
+  for (let i = 0; i < length; i++, source += step, target += stride) {
+    if (last) to.data[target] = from.data[source];
+    else copyElements(shape, from, to, axis + 1, source, target);
+  }
 }

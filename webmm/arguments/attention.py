@@ -53,14 +53,38 @@ def factor_of(scale: float | None, width: int) -> float:
     return scale
 
 
-def shift_of(seen: Seen, queries: int, keys: int, counted: bool) -> int:
-    """Return the position of the first query, from the end of its sequence if positions count from there.
+@dataclass(frozen=True)
+class Settings:
+    """What scores are multiplied by, their bound, which keys queries see, and the position of the first query.
 
-    `counted` tells whether sequences have lengths of their own.
+    The position counts from the end of the sequence if those of `seen` do and sequences have lengths of their own. Of a
+    piece of the keys, `first_key` is the number of its first one.
     """
-    if not seen.from_end:
-        return 0
-    return -queries if counted else keys - queries
+
+    factor: float
+    cap: float
+    seen: Seen
+    shift: int
+    first_key: int = 0
+
+
+def settings_of(
+    causal: bool | str,
+    window: Sequence[int],
+    softcap: float,
+    scale: float | None,
+    q: Shaped,
+    k: Shaped,
+    counted: bool,
+) -> Settings:
+    """Return what these options mean; `counted` tells whether sequences have lengths of their own.
+
+    Raises ProblemError for values that they do not have.
+    """
+    seen, cap = seen_by(causal, window), cap_of(softcap)
+    queries, keys = q.shape[-2], k.shape[-2]
+    shift = 0 if not seen.from_end else -queries if counted else keys - queries
+    return Settings(factor_of(scale, q.shape[-1]), cap, seen, shift)
 
 
 def attention_shape(q: Shaped, k: Shaped, v: Shaped) -> Shape:
@@ -155,17 +179,10 @@ def mask_shape(mask: Shaped, batch: Shape) -> Shape:
 
 
 def layout_of(x: Strided) -> Heads:
-    """Return the layout of an array of (batch, heads, tokens, columns), or with the heads as two axes."""
-    shape: Shape
-    strides: Shape
-    if len(x.shape) == 5:
-        inner = x.shape[2] > 1
-        shape = (x.shape[0], x.shape[1] * x.shape[2], x.shape[3], x.shape[4])
-        strides = (x.strides[0], x.strides[2] if inner else x.strides[1], x.strides[3], x.strides[4])
-    else:
-        shape, strides = x.shape, x.strides
-    batch, head, token, column = (0 if n == 1 else far for n, far in zip(shape, strides, strict=True))
-    return Heads(batch, head, token, column if shape[3] > 1 else 1, x.offset)
+    """Return the layout of an array of (batch, groups, heads of a group, tokens, columns)."""
+    batch, group, member, token, column = (0 if n == 1 else far for n, far in zip(x.shape, x.strides, strict=True))
+    head = member if x.shape[2] > 1 else group
+    return Heads(batch, head, token, column if x.shape[4] > 1 else 1, x.offset)
 
 
 def attention_of(
@@ -173,42 +190,39 @@ def attention_of(
     k: Strided,
     v: Strided,
     o: Strided,
-    scale: float,
-    softcap: float,
-    seen: Seen,
-    shift: int,
+    settings: Settings,
+    first: int,
     mask: Strided | None,
     lengths: Strided | None,
 ) -> Attention:
-    """Return the problem of arrays on a device.
-
-    q, o and the mask are (batch, groups, heads of a group, tokens, columns), k and v (batch, groups, tokens, columns).
-    """
+    """Return the problem of arrays on a device, (batch, groups, heads of a group, tokens, columns), from a query on."""
     batch, groups, members, queries, width = q.shape
+    seen = settings.seen
     return Attention(
         batch=batch,
         heads=groups * members,
         kv_heads=groups,
         queries=queries,
-        keys=k.shape[2],
+        keys=k.shape[3],
         width=width,
-        value_width=v.shape[3],
+        value_width=v.shape[4],
         dtype=element_of(q),
         out_dtype=element_of(o),
         q=layout_of(q),
         k=layout_of(k),
         v=layout_of(v),
         o=layout_of(o),
-        scale=scale,
-        softcap=softcap,
+        scale=settings.factor,
+        softcap=settings.cap,
         left=seen.left,
         right=seen.right,
-        shift=shift,
+        shift=settings.shift + first - settings.first_key,
         from_end=seen.from_end and lengths is not None,
         mask=None if mask is None else layout_of(mask),
         mask_dtype=None if mask is None else element_of(mask),
         lengths=lengths is not None,
         lengths_offset=0 if lengths is None else lengths.offset,
+        first_key=settings.first_key,
     )
 
 

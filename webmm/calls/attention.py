@@ -13,15 +13,13 @@ from numpy.typing import DTypeLike, NDArray
 from webmm import choose
 from webmm.arguments.arrays import Shape, element_of, host_array
 from webmm.arguments.attention import (
-    Seen,
+    Settings,
     attention_of,
     attention_shape,
-    cap_of,
     check_counts,
     check_lengths,
     check_mask,
     check_resident_counts,
-    factor_of,
     grouped,
     grouped_shape,
     heads_of,
@@ -29,8 +27,7 @@ from webmm.arguments.attention import (
     mask_axes,
     mask_shape,
     of_row_sums,
-    seen_by,
-    shift_of,
+    settings_of,
 )
 from webmm.arguments.pieces import in_place
 from webmm.arguments.products import check_stored_once
@@ -48,8 +45,6 @@ from webmm.errors import ProblemError
 from webmm.kernels.attention.row_sums import RowSums
 from webmm.problems.attention import LEAST_SCORE, Attention
 from webmm.problems.base import check_floats
-
-Settings = tuple[float, float, Seen, int]  # factor and bound of scores, keys seen, the position of the first query
 
 
 @planned
@@ -103,13 +98,13 @@ def attention(
     """
     if precision not in (None, "high"):
         raise ProblemError(f'precision must be "high" or None, not {precision!r}')
-    seen, cap = seen_by(causal, window), cap_of(number("softcap", softcap))
     given = [x for x in (mask, lengths, out) if x is not None]
     with opened("attention", device, q, k, v, *given, devices=devices) as temporary:
         arrays = [temporary.data(x) for x in (q, k, v)]
         shape = attention_shape(*arrays)
         scores = (*shape[:-1], arrays[1].shape[-2])
-        factor = factor_of(None if scale is None else number("scale", scale), arrays[0].shape[-1])
+        factor, cap = None if scale is None else number("scale", scale), number("softcap", softcap)
+        settings = settings_of(causal, window, cap, factor, arrays[0], arrays[1], lengths is not None)
         hidden = None if mask is None else temporary.data(mask)
         if hidden is not None:
             check_mask(hidden, scores)
@@ -118,7 +113,6 @@ def attention(
         everything = {"q": arrays[0], "k": arrays[1], "v": arrays[2], **more}
         result = _result(temporary, out, shape, everything, out_dtype)
         into = result if out is None or result.ndim <= 4 else temporary.result(shape, element_of(result), result)
-        settings = (factor, cap, seen, shift_of(seen, shape[-2], scores[-1], lengths is not None))
         at_once = keys_at_once(min(map(largest_buffer, temporary.devices)), arrays[1], arrays[2], hidden)
         if 0 in shape or not scores[-1]:
             _fill_zeros(result)
@@ -136,33 +130,26 @@ def _compute(
     more: dict[str, Data | None],
     result: Data,
     settings: Settings,
-    start: int = 0,
     run: Callable[..., None] | None = None,
 ) -> None:
     """Compute the result in pieces of the batch, of the heads of k and v, and of queries.
 
-    The first of the keys is number `start` of its sequence. `run` queues a problem for a device and its arrays; by
-    default it is `choose.run()`.
+    `run` queues a problem for a device and its arrays; by default it is `choose.run()`.
     """
     q, k, v = arrays
     groups = heads_of(k)
-    factor, cap, seen, shift = settings
     mask, lengths = more["mask"], more["lengths"]
 
     def compute(piece: Piece, q: Array, k: Array, v: Array, *others: Array) -> None:
         *rest, o = others
-        hidden = None if mask is None else rest.pop(0).broadcast_to((*q.shape[:4], k.shape[2]))
+        hidden = None if mask is None else rest.pop(0).broadcast_to((*q.shape[:4], k.shape[3]))
         counts = rest.pop(0) if lengths is not None else None
         first = piece.at["q"][0] if "q" in piece.at else 0
-        problem = attention_of(q, k, v, o, factor, cap, seen, shift + first - start, hidden, counts)
         more = (x for x in (hidden, counts) if x is not None)
-        (run or choose.run)(replace(problem, first_key=start), o.device, q, k, v, o, *more)
+        (run or choose.run)(attention_of(q, k, v, o, settings, first, hidden, counts), o.device, q, k, v, o, *more)
 
-    five, four = "bgrqw", "bgkw"
     operands = [
-        Labelled(_five(temporary, q, groups), five),
-        Labelled(_five(temporary, k, groups)[:, :, 0], four),
-        Labelled(_five(temporary, v, groups)[:, :, 0], four.replace("w", "x")),
+        Labelled(_five(temporary, x, groups), axes) for x, axes in zip(arrays, ("bgrqw", "bg1kw", "bg1kx"), strict=True)
     ]
     if mask is not None:
         spread = _five(temporary, _over_batch(mask, q.shape[:-3]), groups)
@@ -191,8 +178,9 @@ def _in_key_pieces(
         piece, sums = (np.empty((*q.shape[:-1], columns), np.float32) for columns in (v.shape[-1], 2))
         hidden = mask if mask is None or mask.ndim == 0 or mask.shape[-1] == 1 else mask[..., keys]
         given = {**more, "mask": hidden}
-        _compute(temporary, [q, k[..., keys, :], v[..., keys, :]], given, piece, settings, start)
-        _compute(temporary, [q, k[..., keys, :], k[..., keys, :]], given, sums, settings, start, _row_sums)
+        there = replace(settings, first_key=start)
+        _compute(temporary, [q, k[..., keys, :], v[..., keys, :]], given, piece, there)
+        _compute(temporary, [q, k[..., keys, :], k[..., keys, :]], given, sums, there, _row_sums)
         with np.errstate(all="ignore"):
             larger = np.maximum(top, sums[..., :1])
             before, new = weight * np.exp2(top - larger), sums[..., 1:] * np.exp2(sums[..., :1] - larger)

@@ -98,9 +98,9 @@ LATE: dict[str, tuple[Name, ...]] = {
         "attention",
         {
             "webmm.arguments.attention": (
-                *("attention_of", "attention_shape", "cap_of", "check_counts", "check_lengths", "check_mask"),
-                *("check_resident_counts", "factor_of", "grouped", "grouped_shape", "heads_of", "keys_at_once"),
-                *("mask_axes", "mask_shape", "of_row_sums", "seen_by", "shift_of"),
+                *("attention_of", "attention_shape", "check_counts", "check_lengths", "check_mask"),
+                *("check_resident_counts", "grouped", "heads_of", "keys_at_once"),
+                *("mask_shape", "of_row_sums", "settings_of"),
             ),
             "webmm.kernels.attention.row_sums": ("RowSums",),
             "webmm.problems.attention": ("LEAST_SCORE", "Attention", "Heads"),
