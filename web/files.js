@@ -12,7 +12,7 @@
 import { oneOf } from "./calls/options.js";
 import { GELU, NORMALISE } from "./calls/reduce.js";
 import { ProblemError } from "./errors.js";
-import { ELEMENTS, HostArray } from "./host.js";
+import { ELEMENTS, HostArray, Shaped } from "./host.js";
 import { npyHead, npyHeader } from "./matrix.js";
 
 /** @import { Device } from "./engine/device.js" */
@@ -32,17 +32,14 @@ const LEAST = 2 ** 12; // with less, pieces would be a few elements each
 const RUN = 2 ** 16; // bytes; shorter runs are not read one by one, but together with what is between them
 
 /** A matrix in a .npy file. Its elements are read when they are needed. */
-export class NpyFile {
+export class NpyFile extends Shaped {
   /** @param {Blob} blob the file @param {number} start where its elements start, in bytes @param {[number, number]} shape @param {ElementType} dtype @param {boolean} [fortran] whether it stores columns one after another */
   constructor(blob, start, shape, dtype, fortran = false) {
+    super(shape, dtype);
     this.blob = blob;
     this.start = start;
-    this.shape = shape;
-    this.rows = shape[0];
-    this.columns = shape[1];
-    this.dtype = dtype;
     this.fortran = fortran;
-    const need = start + shape[0] * shape[1] * ELEMENTS[dtype].itemsize;
+    const need = start + this.size * ELEMENTS[dtype].itemsize;
     if (blob.size < need)
       throw new ProblemError(
         `the .npy file is cut short: ${shape.join("×")} ${dtype} needs ${need} bytes; it has ${blob.size}`,

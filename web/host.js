@@ -160,14 +160,14 @@ export class HostArray extends Shaped {
     if (dtype !== undefined) elementType(dtype);
     const lengths = shape === undefined ? undefined : checkedShape(shape);
     if (x instanceof HostArray) {
-      const same = dtype === undefined ? x : x.as(dtype);
+      const same = x.as(dtype ?? x.dtype);
       return lengths ? new HostArray(same.data, lengths, same.dtype) : same;
     }
     if (ArrayBuffer.isView(x)) return ofTyped(/** @type {any} */ (x), lengths, dtype);
     const found = nestedShape(x);
-    const numbers = /** @type {number[]} */ (found.length ? /** @type {any} */ (x).flat(Infinity) : [x]);
-    const natural = typeof numbers[0] === "boolean" ? "bool" : "float32";
-    return new HostArray(stored(numbers, dtype ?? natural), lengths ?? found, dtype ?? natural);
+    const numbers = /** @type {any[]} */ ([x]).flat(Infinity);
+    const type = dtype ?? (typeof numbers[0] === "boolean" ? "bool" : "float32");
+    return new HostArray(stored(numbers, type), lengths ?? found, type);
   }
 }
 
@@ -183,23 +183,18 @@ function stored(numbers, dtype) {
 }
 
 /** @param {any} x a typed array @param {number[] | undefined} shape @param {ElementType | undefined} dtype */
-function ofTyped(x, shape, dtype) {
-  const name = x.constructor.name;
+function ofTyped(x, shape = [x.length], dtype) {
+  const { name } = x.constructor;
   const natural = TYPES[name];
-  const lengths = shape ?? [x.length];
-  if (!natural) {
-    if (dtype === undefined || !/^U?Int16Array$/.test(name)) {
-      throw new ProblemError(
-        `a ${name} is not supported; convert it with {dtype: "float32"}, or use one of ${Object.keys(TYPES).join(", ")}`,
-      );
-    }
-    return new HostArray(stored(x, dtype), lengths, dtype);
-  }
+  if (!natural && dtype && name === "Int16Array") return new HostArray(stored(x, dtype), shape, dtype);
+  if (!natural)
+    throw new ProblemError(
+      `a ${name} is not supported; convert it with {dtype: "float32"}, or use one of ${Object.keys(TYPES).join(", ")}`,
+    );
   /** @type {any} */
   const { constructor: Plain } = ELEMENTS[natural].of(0);
   const plain = x.constructor === Plain ? x : new Plain(x.buffer, x.byteOffset, x.length);
-  const array = new HostArray(plain, lengths, natural);
-  return dtype === undefined ? array : array.as(dtype);
+  return new HostArray(plain, shape, natural).as(dtype ?? natural);
 }
 
 /** @param {any} x @returns {number[]} the shape of nested lists; throws ProblemError if they have none */

@@ -6,9 +6,6 @@ import { HostArray } from "./host.js";
 
 /** @typedef {"float32" | "float16"} DType */
 
-/** Bytes of an element. @type {Record<DType, number>} */
-export const ITEM_SIZE = { float32: 4, float16: 2 };
-
 /** A dense row-major matrix of float32 or float16 in host memory; a HostArray with two axes. */
 export class Matrix extends HostArray {
   /** @param {Float32Array | Uint16Array} data @param {readonly number[]} shape rows, columns @param {DType} [dtype] */
@@ -17,7 +14,8 @@ export class Matrix extends HostArray {
     if (!(shape.length === 2 && Number.isInteger(rows) && Number.isInteger(columns) && rows > 0 && columns > 0)) {
       throw new ProblemError(`a matrix must have at least one row and one column, not shape ${shape.join("×")}`);
     }
-    if (!Object.hasOwn(ITEM_SIZE, dtype)) throw new ProblemError(`a matrix must be float32 or float16, not ${dtype}`);
+    if (!["float32", "float16"].includes(dtype))
+      throw new ProblemError(`a matrix must be float32 or float16, not ${dtype}`);
     super(data, shape, dtype);
     /** @type {Float32Array | Uint16Array} */
     this.data = data;
@@ -160,30 +158,19 @@ export function npyHead(type, [rows, columns]) {
  */
 export function parseCsv(text) {
   const lines = text.replace(/^\uFEFF/, "").split(/\r\n|\r|\n/);
-  /** @type {number[]} */
-  const values = [];
-  let columns = 0;
-  let rows = 0;
-  lines.forEach((line, i) => {
+  /** @type {number[][]} */
+  const rows = [];
+  for (const [i, line] of lines.entries()) {
     const content = line.trim();
-    if (content === "" || content.startsWith("#")) return;
-    const cells = content.split(separatorOf(content));
-    if (rows > 0 && cells.length !== columns) {
+    if (content === "" || content.startsWith("#")) continue;
+    const cells = content.split([";", ",", "\t"].find((each) => content.includes(each)) ?? /\s+/);
+    const columns = rows[0]?.length ?? cells.length;
+    if (cells.length !== columns)
       throw new ProblemError(`line ${i + 1} has ${cells.length} values, the lines before it have ${columns}`);
-    }
-    columns = cells.length;
-    rows += 1;
-    cells.forEach((cell, j) => values.push(numberIn(cell, i + 1, j + 1)));
-  });
-  if (rows === 0) throw new ProblemError("the text contains no numbers; write one row per line, such as 1, 2, 3");
-  return new Matrix(Float32Array.from(values), [rows, columns]);
-}
-
-/** @param {string} line */
-function separatorOf(line) {
-  if (line.includes(";")) return ";";
-  if (line.includes(",")) return ",";
-  return line.includes("\t") ? "\t" : /\s+/;
+    rows.push(cells.map((cell, j) => numberIn(cell, i + 1, j + 1)));
+  }
+  if (!rows.length) throw new ProblemError("the text contains no numbers; write one row per line, such as 1, 2, 3");
+  return Matrix.from(rows);
 }
 
 /** @param {string} cell @param {number} line @param {number} column */
@@ -199,20 +186,14 @@ function numberIn(cell, line, column) {
 
 /** @param {Matrix} matrix @returns {string} CSV with enough digits to read every value back exactly */
 export function toCsv(matrix) {
-  const floats = matrix.floats();
-  const lines = [];
-  for (let row = 0; row < matrix.rows; row++) {
-    const cells = Array.from(floats.subarray(row * matrix.columns, (row + 1) * matrix.columns), shortest);
-    lines.push(cells.join(","));
-  }
-  return lines.join("\n") + "\n";
+  const [floats, { rows, columns }] = [matrix.floats(), matrix];
+  const cells = (/** @type {number} */ row) =>
+    Array.from(floats.subarray(row * columns, (row + 1) * columns), shortest);
+  return Array.from({ length: rows }, (_, row) => `${cells(row).join(",")}\n`).join("");
 }
 
 /** @param {number} value @returns {string} the shortest decimal that rounds to the same float32 */
 function shortest(value) {
-  for (let digits = 6; digits < 9; digits++) {
-    const text = String(Number(value.toPrecision(digits)));
-    if (Math.fround(Number(text)) === value) return text;
-  }
-  return String(Number(value.toPrecision(9)));
+  const exact = (/** @type {number} */ digits) => Math.fround(Number(value.toPrecision(digits))) === value;
+  return String(Number(value.toPrecision([6, 7, 8].find(exact) ?? 9)));
 }

@@ -1,7 +1,7 @@
 /** Problems: floating-point matrix products, and the tasks of records. */
 
 import { ProblemError } from "./errors.js";
-import { ITEM_SIZE } from "./matrix.js";
+import { ELEMENTS } from "./host.js";
 import { grouped } from "./text.js";
 
 /** @import { DType } from "./matrix.js" */
@@ -14,7 +14,7 @@ const MAX_ELEMENTS = 2 ** 32; // shaders index storage with u32
 export const flopsOf = (p) => p.flops ?? 2 * p.m * p.n * p.k;
 
 /** @param {Problem} p @returns {number} the bytes of A, B and C: the least that a kernel must read and write */
-export const bytesOf = (p) => (p.m * p.k + p.k * p.n + p.m * p.n) * ITEM_SIZE[p.dtype];
+export const bytesOf = (p) => (p.m * p.k + p.k * p.n + p.m * p.n) * ELEMENTS[p.dtype].itemsize;
 
 /**
  * The product of two matrices as a problem.

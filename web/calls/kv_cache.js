@@ -5,6 +5,7 @@ import { Engine } from "../engine/engine.js";
 import { ProblemError } from "../errors.js";
 import { HostArray } from "../host.js";
 import { IDENTITY, expressions, queueOf } from "./elements.js";
+import { forward } from "./operands.js";
 import { checkOptions } from "./options.js";
 
 /** @import { HostData } from "../host.js" */
@@ -54,8 +55,7 @@ export class KVCache {
     for (const name of SIZES) core.check_whole(name, sizes[name] ?? null, 1);
     const { layers, batch, heads, capacity, width, valueWidth = width, dtype = "float32" } = sizes;
     core.check_whole("valueWidth", valueWidth, 1);
-    const element = device.core.dtype_of(dtype);
-    device.core.check_floats("KVCache()", element);
+    device.core.check_floats("KVCache()", device.core.dtype_of(dtype));
     /** @type {DeviceArray[]} */
     const made = [];
     try {
@@ -107,9 +107,7 @@ export class KVCache {
     const tokens = this.#core.new_tokens(...given, this.#keys[layer].shape, this.#values[layer].shape);
     this.#core.check_room(layer, start, tokens, this.capacity);
     const into = [this.#keys, this.#values].map((of) => this.#range(of, layer, start, start + tokens));
-    await this.device.plans.call("KVCache.append", [], [...given, ...into], {}, (/** @type {Call} */ call) =>
-      copies(call, given, into),
-    );
+    await this.device.plans.call("KVCache.append", [], [...given, ...into], {}, copies);
     this.#lengths[layer] = start + tokens;
     return [this.keys(layer), this.values(layer)];
   }
@@ -141,13 +139,13 @@ export class KVCache {
   }
 }
 
-/** Queue copies of arrays into views. @param {Call} call @param {Data[]} given @param {DeviceArray[]} into @returns {Promise<DeviceArray>} the first of these */
-async function copies(call, given, into) {
-  for (const [i, each] of given.entries()) {
-    const x = call.data(each);
-    const forward = x.strides.every((stride) => stride >= 0) ? x : await call.read(/** @type {DeviceArray} */ (x));
-    const queue = await queueOf(call, IDENTITY, [], [x.dtype], into[i].dtype);
-    if (x.size) await queue([await call.array(forward)], into[i]);
-  }
-  return into[0];
+/** Queue copies of arrays into views. @param {Call} call @param {Data} k @param {Data} v @param {DeviceArray} keys @param {DeviceArray} values @returns {Promise<DeviceArray>} `values` */
+async function copies(call, k, v, keys, values) {
+  const copy = async (/** @type {Data} */ x, /** @type {DeviceArray} */ into) => {
+    const queue = await queueOf(call, IDENTITY, [], [x.dtype], into.dtype);
+    if (x.size) await queue([await call.array(await forward(call, x))], into);
+  };
+  await copy(call.data(k), keys);
+  await copy(call.data(v), values);
+  return values;
 }

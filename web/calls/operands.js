@@ -1,6 +1,5 @@
 /** Operands of calls, in host memory or on a device: views, matrices, axes. */
 
-import { ProblemError } from "../errors.js";
 import { DeviceArray } from "../engine/array.js";
 import { gathered } from "../engine/transfer.js";
 import { HostArray, denseStrides, isDense, sizeOf } from "../host.js";
@@ -18,14 +17,8 @@ export function viewOf(x, shape, strides, offset = 0) {
 /** @param {Data} x @param {{shape: readonly number[], strides: readonly number[], offset: number}} layout a translated `Layout` @returns {Data} the view with this layout */
 export const laidOut = (x, { shape, strides, offset }) => viewOf(x, shape, strides, offset - x.offset);
 
-/** @param {Call} call @param {Data} x @param {number[]} axes @returns {Data} the array with its axes in this order */
-export const permuted = ({ core }, x, axes) => laidOut(x, core.transposed(x, axes));
-
 /** @param {Call} call @param {Data} x @returns {Data} the array with its last two axes exchanged */
-export function transposed(call, x) {
-  if (x.ndim < 2) throw new ProblemError(`an array of shape [${x.shape}] holds no matrices to transpose`);
-  return permuted(call, x, [...x.shape.slice(0, -2).keys(), -1, -2]);
-}
+export const transposed = ({ core }, x) => laidOut(x, core.matrices_transposed(x));
 
 /**
  * Give an array the axes of a product of matrices, with length 1 where it broadcasts.

@@ -17,11 +17,8 @@ import { checkSums, checkedBias, checkedScale, checkedZero, multipliers, spread,
 /** @import { ElementType } from "../host.js" */
 /** @import { Scheme } from "./scheme.js" */
 
-export const [QMATMUL, QUANTIZE_BLOCKS, QMATMUL_WEIGHTS] = [
-  "scaleA zeroA scaleB zeroB scaleC zeroC bias outDtype",
-  "bits block symmetric",
-  "activation outDtype",
-].map((names) => names.split(" "));
+export const QMATMUL = ["scaleA", "zeroA", "scaleB", "zeroB", "scaleC", "zeroC", "bias", "outDtype"];
+export const QMATMUL_WEIGHTS = ["activation", "outDtype"];
 
 /** `Device.qmatmul()`. @param {Call} call @param {any} givenA @param {any} givenB @param {any} options */
 export async function qmatmul(call, givenA, givenB, options) {
@@ -137,7 +134,7 @@ export class BlockWeights {
  * @returns {BlockWeights} in host memory; throws ProblemError for NaN, infinity, or another shape
  */
 export function quantizeBlocks(w, options = {}) {
-  checkOptions("quantizeBlocks", options, QUANTIZE_BLOCKS);
+  checkOptions("quantizeBlocks", options, ["bits", "block", "symmetric"]);
   const { bits = 4, block = 32, symmetric } = options;
   if (![4, 8].includes(bits)) throw new ProblemError(`bits must be 4 or 8, not ${repr(bits)}`);
   if (![32, 128].includes(block)) throw new ProblemError(`block must be 32 or 128, not ${repr(block)}`);

@@ -4,7 +4,7 @@ import { DeviceArray } from "../engine/array.js";
 import { HostArray, sizeOf, zeros } from "../host.js";
 import { make } from "../python.js";
 import { sumOverK } from "./gemm.js";
-import { arranged, dense, isGiven, laidOut, partOf, permuted, reshaped, viewOf } from "./operands.js";
+import { arranged, dense, isGiven, laidOut, partOf, reshaped, viewOf } from "./operands.js";
 import { flag, number } from "./options.js";
 import { Labelled, inPieces } from "./pieces.js";
 
@@ -135,6 +135,9 @@ async function eachAsIkj(call, xs, axes) {
   const length = sizeOf(axes.map((axis) => shape[axis]));
   const order = [...[...shape.keys()].filter((axis) => !axes.includes(axis)), ...axes];
   const rows = [];
-  for (const x of xs) rows.push(reshaped(await dense(call, permuted(call, x, order)), [size / length, length, 1]));
+  for (const x of xs) {
+    const ordered = await dense(call, laidOut(x, call.core.transposed(x, order)));
+    rows.push(reshaped(ordered, [size / length, length, 1]));
+  }
   return [rows];
 }

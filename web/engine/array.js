@@ -115,8 +115,7 @@ export class DeviceArray extends Shaped {
 
   /** A view with the last two axes exchanged, which transposes each matrix of a batch; no copy. */
   get mT() {
-    if (this.ndim < 2) throw new ProblemError(`an array of shape [${this.shape}] holds no matrices to transpose`);
-    return this.transpose(...this.shape.slice(0, -2).keys(), -1, -2);
+    return this.#view(this.device.core.matrices_transposed(this));
   }
 
   /** Permute the axes. @param {...number} axes each axis once; by default all of them, reversed @returns {DeviceArray} a view; no copy */

@@ -24,6 +24,13 @@ def transposed(x: Strided, axes: Sequence[int]) -> Layout:
     return Layout(tuple(x.shape[axis] for axis in order), tuple(x.strides[axis] for axis in order), x.offset)
 
 
+def matrices_transposed(x: Strided) -> Layout:
+    """Return the array with its last two axes exchanged; raises ProblemError if it has fewer."""
+    if x.ndim < 2:
+        raise ProblemError(f"an array of shape [{_listed(x.shape)}] holds no matrices to transpose")
+    return transposed(x, [*range(x.ndim - 2), -1, -2])
+
+
 def sliced(x: Strided, ranges: Sequence[int | Range | None]) -> Layout:
     """Return the part of an array that `ranges` select of each axis, further axes as they are.
 

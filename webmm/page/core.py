@@ -29,7 +29,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         *("axes_of", "check_vector", "each_ikj", "ikj", "ikj_shape", "normalisation_of", "of_nothing"),
         *("k_at_once", "reduced_dtype", "reduced_shape", "reduction_of"),
     ),
-    "webmm.arguments.views": ("broadcast", "sliced", "transposed"),
+    "webmm.arguments.views": ("broadcast", "matrices_transposed", "sliced", "transposed"),
     "webmm.choose": ("candidates",),
     "webmm.choose.dispatches": ("product_dispatches",),
     "webmm.choose.gemm": ("attainable",),
