@@ -28,7 +28,7 @@ export async function attention(call, givenQ, givenK, givenV, options) {
   const resident = isResident(q, k, v, mask, lengths);
   const out = call.dtype(options.outDtype, q.dtype);
   core.check_floats("attention", call.element(out));
-  if (!sizeOf(shape) || !k.rows) return resident ? call.device.zeros(shape, out) : call.result(shape, out, false);
+  if (!sizeOf(shape) || !k.rows) return resident ? call.device.zeros(shape, out) : zeros(shape, out);
   const atOnce = core.keys_at_once(core.largest_buffer(call.device.choices.described), k, v, mask);
   const given = { q, k, v, mask, lengths };
   if (atOnce < k.rows) {

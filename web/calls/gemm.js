@@ -99,7 +99,7 @@ export async function gemm(call, a, b, c, options) {
  */
 export async function multiply(call, a, b, c, bias, terms, settings, spread = []) {
   const operands = [];
-  for (const x of a.columns ? [a, b] : await noTerms(call, a, b)) {
+  for (const x of a.columns ? [a, b] : noTerms(a, b)) {
     const array = await call.array(await readable(call, x));
     operands.push(array.broadcastTo(...c.shape.slice(0, -2), ...array.shape.slice(-2)));
   }

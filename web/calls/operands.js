@@ -2,7 +2,7 @@
 
 import { DeviceArray } from "../engine/array.js";
 import { gathered } from "../engine/transfer.js";
-import { HostArray, denseStrides, isDense, sizeOf } from "../host.js";
+import { HostArray, denseStrides, isDense, sizeOf, zeros } from "../host.js";
 
 /** An array in host memory or on a device. @typedef {DeviceArray | HostArray} Data */
 /** @import { Call } from "../engine/plans.js" */
@@ -61,11 +61,8 @@ export const dense = async (call, x) => (x.contiguous ? x : call.read(/** @type 
 export const readable = async (call, x) =>
   x instanceof DeviceArray && call.core.matrix_operand(x) === null ? call.read(x) : x;
 
-/** For k = 0: operands of zeros with k = 1, whose product is the same. @param {Call} call @param {Data} a @param {Data} b @returns {Promise<Data[]>} */
-export const noTerms = async (call, a, b) => [
-  await call.result([...a.shape.slice(0, -1), 1], a.dtype, false),
-  await call.result([...b.shape.slice(0, -2), 1, b.columns], b.dtype, false),
-];
+/** For k = 0: operands of zeros with k = 1, whose product is the same. @param {Data} a @param {Data} b @returns {Data[]} */
+export const noTerms = (a, b) => [zeros(a.shape.with(-1, 1), a.dtype), zeros(b.shape.with(-2, 1), b.dtype)];
 
 /** @param {Call} call @param {Data} x @returns {Promise<Data>} the array if it has no negative strides, else a copy in host memory */
 export const forward = async (call, x) =>

@@ -46,7 +46,7 @@ export async function qmatmul(call, givenA, givenB, options) {
   if (!whole.size) return whole;
   if (!k) {
     scheme.zeroA = { values: [0], scalar: true };
-    [a, b] = await noTerms(call, a, b);
+    [a, b] = noTerms(a, b);
   }
   const tall = b.ndim === 2 && scheme.zeroA.scalar && scheme.scaleA.scalar && a.contiguous; // one product, no batch
   if (tall) await multiply(core, call, await rowsOf(call, a), b, scheme, reshaped(whole, [whole.size / n, n]));
