@@ -64,18 +64,22 @@ export function gathered(data, shape, strides, offset, dtype) {
 const RUN = 16; // elements; fewer are faster copied one by one
 /** @typedef {{data: Elements, strides: readonly number[], offset: number}} Placed */
 
-/** Copy an array of that shape into another one. @param {readonly number[]} shape @param {Placed} from @param {Placed} to @param {number} [axis] */
-export function copyElements(shape, from, to, axis = 0, source = from.offset, target = to.offset) {
-  const last = axis >= shape.length - 1;
-  const length = shape[axis] ?? 1; // without axes there is one element
-  const step = from.strides[axis];
-  const stride = to.strides[axis];
-  if (last && length > RUN && step === 1 && stride === 1) {
-    to.data.set(from.data.subarray(source, source + length), target);
-    return;
-  }
-  for (let i = 0; i < length; i++, source += step, target += stride) {
-    if (last) to.data[target] = from.data[source];
-    else copyElements(shape, from, to, axis + 1, source, target);
+/** Copy an array of that shape into another one. @param {readonly number[]} shape @param {Placed} from @param {Placed} to */
+export function copyElements(shape, from, to) {
+  const last = shape.length - 1;
+  const [length, step, stride] = last < 0 ? [1, 0, 0] : [shape[last], from.strides[last], to.strides[last]];
+  const at = shape.map(() => 0); // the indices along all axes but the last
+  const [given, made] = [from.data, to.data];
+  let [source, target] = [from.offset, to.offset];
+  for (let rows = sizeOf(shape.slice(0, -1)); rows > 0; rows--) {
+    if (length > RUN && step === 1 && stride === 1) made.set(given.subarray(source, source + length), target);
+    else for (let i = 0; i < length; i++) made[target + i * stride] = given[source + i * step];
+    for (let axis = last - 1; axis >= 0; axis--) {
+      const steps = ++at[axis] < shape[axis] ? 1 : 1 - shape[axis]; // one, or from the last index back to the first
+      source += steps * from.strides[axis];
+      target += steps * to.strides[axis];
+      if (steps === 1) break;
+      at[axis] = 0;
+    }
   }
 }
