@@ -31,19 +31,13 @@ let left = Infinity; // of these steps
 
 class TooManySteps extends Error {}
 
-/** @param {number} start @param {number} [stop] @param {number} [step] @returns {number[]} */
-function range(start, stop, step = 1) {
+/** @param {number} start @param {number} [stop] @param {number} [step] @returns {number[]} Python's `range()`, of which a template has `MAX_STEPS` in all */
+export function range(start, stop, step = 1) {
   const [first, end] = stop === undefined ? [0, start] : [start, stop];
   left -= Math.max(0, Math.ceil((end - first) / step)); // before an array of that length is made
   if (left < 0) throw new TooManySteps();
   return $.range(first, end, step);
 }
-
-/** Jinja's `dict()` and `namespace()`, with keywords after one value or none. */
-const made = (/** @type {Any[]} */ ...given) => (given.length > 1 ? $.dict(...given) : $.dict([], ...given));
-const dict = $.signed(made, "**");
-/** @type {Scope} */
-const GLOBALS = Object.assign(Object.create(null), { range, dict, namespace: dict });
 
 /** Python's `filled_in()`. @param {Any} kernel @param {Any} values a Dict of variables @returns {string} the kernel's rendered template; throws ConfigError if it would be too long */
 export function filledIn(kernel, values) {
@@ -60,7 +54,7 @@ export function filledIn(kernel, values) {
 }
 
 /** @param {string} name @param {Scope} given @returns {string} */
-export const render = (name, given) => found(name)(Object.assign(Object.create(GLOBALS), given));
+export const render = (name, given) => found(name)(Object.assign(Object.create(null), given));
 
 /** @param {Scope} scope @returns {Scope} a new scope within it */
 export const inner = (scope) => Object.create(scope);
@@ -106,19 +100,15 @@ export function macro(scope, names, defaults, body) {
  * @param {Any} x @param {(x: Any) => boolean} [test]
  */
 export function* loop(x, test = () => true) {
-  const rows = $.list(x);
-  let at = 0;
-  let passed = false; // whether the element at `at` has passed the test
-  /** @returns {boolean} whether another element passes; `at` is then its index */
-  const more = () => {
-    while (!passed && at < rows.length && !(passed = test(rows[at]))) at++;
-    return at < rows.length;
-  };
-  for (let index0 = 0; more(); index0++) {
-    const each = rows[at++];
-    passed = false;
+  const passing = $.filter(test, x);
+  /** @type {IteratorResult<Any> | undefined} */
+  let next;
+  const peek = () => (next ??= passing.next());
+  for (let index0 = 0; !peek().done; index0++) {
+    const each = peek().value;
+    next = undefined;
     const place = { index: index0 + 1, index0, first: index0 === 0 };
-    yield [each, Object.defineProperty(place, "last", { get: () => !more() })];
+    yield [each, Object.defineProperty(place, "last", { get: () => peek().done })];
   }
 }
 
@@ -127,17 +117,10 @@ export const include = (name, scope) => found(name)(inner(scope));
 
 /** Import a template. @param {string} name @param {Scope | null} scope visible to it, or null for none @returns {Scope} its macros and variables */
 export function module(name, scope) {
-  const own = Object.create(scope ?? GLOBALS);
+  const own = Object.create(scope);
   found(name)(own);
   return Object.assign(Object.create(null), own, { __host__: true }); // whose functions are called as methods
 }
 
 /** @param {Any} x @param {Any} other */
 export const otherwise = (x, other) => (x instanceof $.Undefined ? other : x);
-
-/** @type {Record<string, (x: Any, given?: Any) => Any>} */
-export const filters = {
-  upper: (x) => $.str(x).toUpperCase(),
-  join: (x, by = "") => $.list(x).map($.str).join(by),
-  rejectattr: (x, name) => $.list(x).filter((each) => !$.truth(member(each, name))),
-};

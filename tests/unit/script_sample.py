@@ -164,8 +164,7 @@ def text() -> Any:
     lines = "  a\n  b\n".splitlines()
     return (
         f"{number:,} {2.5:.1f} {1234.56:,.1f} {0.00012:.1e} {2e300:.1e} {12.346:.3g} {0.5:g} {name!r} {'x'!r}",
-        "%d of %s" % (3, "x"),  # noqa: UP031
-        "-" * 3 + "ab"[::1][-1],
+        "-" * 3 + "abc"[1:][-1],
         [line.strip() for line in lines],
         "}})".lstrip("})"),
         ["a", "b", "c"],

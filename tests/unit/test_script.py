@@ -176,7 +176,7 @@ TEMPLATES = {
         "{{ ' first' if loop.first }}\n"
         "{% set half.size = half.size // 2 %}\n{% endfor %}\n"
         "{% call lib.wrapped('x', size=n + 1) %}\n  inner {{ n }}\n{% endcall %}\n"
-        "{{ lib.plain }} {{ lib.twice(3) }} {{ lib.twice(b=1, a=2) }} {{ '%d-%s' % (n, 'q') }}\n"
+        "{{ lib.plain }} {{ lib.twice(3) }} {{ lib.twice(b=1, a=2) }}\n"
         "{% set block %}\nkept {{ n }}\n{% endset %}\n[{{ block }}]\n"
         "{% for a, b in [(1, 2), (3, 4)] %}{{ a ~ b }} {% endfor %}\n"
         "{{ items | join('+') }} {{ items | length }} {{ items | max }} {{ items | reverse | list | join }} "

@@ -14,7 +14,7 @@ export function round(x) {
   return rest < 0.5 || (rest === 0.5 && low % 2 === 0) ? low : low + 1;
 }
 /** @type {Record<string, (...x: any[]) => any>} */
-export const { int, float, bool, abs, divmod, bytearray, bytes, type, callable, issubclass, hasattr, vars } = {
+export const { int, float, bool, abs, divmod, bytearray, bytes, type, issubclass, hasattr, vars } = {
   int(x = 0) {
     if (typeof x !== "string") return Math.trunc(Number(x));
     if (!/^\s*[+-]?\d+(_\d+)*\s*$/.test(x)) throw new ValueError(`invalid literal for int() with base 10: ${repr(x)}`);
@@ -27,7 +27,6 @@ export const { int, float, bool, abs, divmod, bytearray, bytes, type, callable, 
   bytearray: (size) => new Uint8Array(size),
   bytes: (x) => Uint8Array.from(x),
   type: (x) => x.constructor,
-  callable: (x) => typeof x === "function",
   issubclass: (cls, types) => (Array.isArray(types) ? types : [types]).some((each) => cls.__mro__.includes(each)),
   hasattr: (x, name) => x !== null && typeof x === "object" && name in x,
   vars: (x) => new Dict(fieldNames(x).map((name) => [name, x[name]])),
@@ -155,7 +154,7 @@ export function cached(self, name, compute) {
 
 // Calls
 
-/** Declare the parameter names of a function that is called with keywords. @template {Function} F @param {F} f @param {string} names separated by spaces; "**" if it takes all keywords as one object @returns {F} */
+/** Declare the parameter names of a function that is called with keywords. @template {Function} F @param {F} f @param {string} names separated by spaces @returns {F} */
 export const signed = (f, names) => Object.assign(f, { __parameters__: names.split(" ").filter(Boolean) });
 
 /** @param {Dict | Record<string, any>} named @returns {[any, any][]} */
@@ -168,7 +167,6 @@ function placed(f, args, kwargs) {
   if (!named.length) return all;
   /** @type {string[]} */
   const names = isClass(f) ? f.__arguments__.map((/** @type {Field} */ each) => each.name) : (f.__parameters__ ?? []);
-  if (names[0] === "**") return [...args, Object.fromEntries(named)];
   for (const [name, value] of named) {
     const at = names.indexOf(name);
     if (at < 0 || at < args.length)

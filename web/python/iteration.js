@@ -123,11 +123,8 @@ export function setItem(x, key, value) {
   else x[key < 0 ? x.length + key : key] = value;
 }
 
-/** @param {any} x @param {number | null} start @param {number | null} stop @param {number | null} step */
-export function slice(x, start, stop, step) {
-  if (step !== null && step !== 1) throw new ValueError("slices with a step other than 1 are not supported");
-  return x.slice(start ?? 0, stop ?? undefined);
-}
+/** @param {any} x @param {number | null} start @param {number | null} stop */
+export const slice = (x, start, stop) => x.slice(start ?? 0, stop ?? undefined);
 
 /**
  * Unpack a value for an assignment to several targets.

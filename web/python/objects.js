@@ -126,14 +126,3 @@ export function format(x, spec) {
   const text = TEXTS[kind](Number(x), places && Number(places));
   return grouped ? text.replace(/\B(?<!\.\d*)(?=(\d{3})+(?!\d))/g, ",") : text;
 }
-
-/** @param {string} pattern with %d, %s and %% @param {any} values @returns {string} `pattern % values` */
-export function percent(pattern, values) {
-  const rest = Array.isArray(values) ? [...values] : [values];
-  return pattern.replace(/%(.)/g, (all, kind) => {
-    if (kind === "%") return "%";
-    if (kind === "d") return String(Math.trunc(rest.shift()));
-    if (kind === "s") return str(rest.shift());
-    throw new ValueError(`${all} is not supported`);
-  });
-}

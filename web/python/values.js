@@ -1,6 +1,6 @@
 /** Python's values: equality, order, hashing and arithmetic. */
 
-import { TypeError_, Undefined, ValueError, fieldNames, isObject, percent, repr, valuesOf } from "./objects.js";
+import { TypeError_, Undefined, ValueError, fieldNames, isObject, repr, valuesOf } from "./objects.js";
 
 // Values: equality, order, hashing
 
@@ -203,10 +203,9 @@ export const mul = operator(
 );
 export const div = operator("/", (x, y) => x / nonzero(y));
 export const floordiv = operator("//", (x, y) => (x - modulo(x, y)) / y);
-export const mod = operator("%", modulo, (a, b) => (typeof a === "string" ? percent(a, b) : undefined));
+export const mod = operator("%", modulo);
 export const pow = operator("**", (x, y) => x ** y);
 export const lshift = operator("<<", (x, y) => x * 2 ** y);
-export const rshift = operator(">>", (x, y) => Math.floor(x / 2 ** y));
 export const bitand = operator(
   "&",
   (x, y) => Number(BigInt(x) & BigInt(y)),

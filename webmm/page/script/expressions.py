@@ -11,7 +11,7 @@ from webmm.page.script.names import Name, ScriptError
 
 OPERATORS: dict[type[ast.AST], str] = {
     **{ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "mod"},
-    **{ast.Pow: "pow", ast.LShift: "lshift", ast.RShift: "rshift", ast.BitAnd: "bitand", ast.BitOr: "bitor"},
+    **{ast.Pow: "pow", ast.LShift: "lshift", ast.BitAnd: "bitand", ast.BitOr: "bitor"},
 }
 COMPARISONS: dict[type[ast.AST], str] = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 RESERVED = frozenset(
@@ -209,7 +209,9 @@ class Expressions:
     def _subscript(self, node: ast.Subscript, scope: Scope) -> str:
         x = self.write(node.value, scope)
         if isinstance(node.slice, ast.Slice):
-            ends = (node.slice.lower, node.slice.upper, node.slice.step)
+            if node.slice.step is not None:
+                raise ScriptError(scope.module, node, "a slice with a step is not translated")
+            ends = (node.slice.lower, node.slice.upper)
             return f"$.slice({x}, {', '.join('null' if end is None else self.write(end, scope) for end in ends)})"
         return f"$.item({x}, {self.write(node.slice, scope)})"
 

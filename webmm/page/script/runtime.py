@@ -20,7 +20,7 @@ from typing import Any
 import numpy
 
 BUILTINS = {
-    *("abs", "all", "any", "bool", "bytearray", "bytes", "callable", "dict", "divmod", "enumerate", "filter", "float"),
+    *("abs", "all", "any", "bool", "bytearray", "bytes", "dict", "divmod", "enumerate", "filter", "float"),
     *("frozenset", "getattr", "hasattr", "int", "isinstance", "issubclass", "len", "list", "map", "max", "min", "next"),
     *("range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "vars", "zip"),
     *("AssertionError", "AttributeError", "KeyError", "OverflowError", "ValueError"),

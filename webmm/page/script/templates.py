@@ -32,9 +32,13 @@ OPERATORS: dict[type[nodes.Node], str] = {
 COMPARISONS = {"eq": "$.eq", "ne": "!$.eq", "lt": "$.lt", "lteq": "$.le", "gt": "$.gt", "gteq": "$.ge"}
 # The possible values in computed template names.
 COMPUTED = {*ACTIVATIONS, *OPERATIONS, *(dtype.wgsl for dtype in DTYPES.values())}
-IMPORTED = "add, filters, get as g, include, inner, invoke, item, loop as each, macro, member as m, module, otherwise"
-BUILTINS = {"length": "len", "list": "list", "reverse": "reversed", "max": "max"}  # filters that are Python's, too
-FILTERS = {*BUILTINS, "upper", "join", "default", "rejectattr"}
+IMPORTED = "add, get as g, include, inner, invoke, item, loop as each, macro, member as m, module, otherwise, range"
+FILTERS = {  # of `x` with their arguments
+    **{"length": "$.len({x})", "list": "$.list({x})", "reverse": "$.reversed({x})", "max": "$.max({x})"},
+    **{"upper": "$.str({x}).toUpperCase()", "join": "$.list({x}).map($.str).join({given})"},
+    **{"default": "otherwise({x}, {given})", "rejectattr": "$.list({x}).filter((x) => !$.truth(m(x, {given})))"},
+}
+GLOBALS = {"dict": "$.dict", "namespace": "$.dict", "range": "range"}  # functions of all templates
 
 
 class TemplateError(ConfigError):
@@ -169,7 +173,9 @@ class _Expressions:
 
     def _getitem(self, node: nodes.Getitem) -> str:
         if isinstance(node.arg, nodes.Slice):
-            ends = (node.arg.start, node.arg.stop, node.arg.step)
+            if node.arg.step is not None:
+                raise self._error(node, "a slice with a step is not translated")
+            ends = (node.arg.start, node.arg.stop)
             return f"$.slice({self._x(node.node)}, {', '.join('null' if e is None else self._x(e) for e in ends)})"
         return f"item({self._x(node.node)}, {self._x(node.arg)})"
 
@@ -182,6 +188,9 @@ class _Expressions:
         function = node.node
         if isinstance(function, nodes.Getattr) and function.attr in runtime.METHODS and not named:
             return f"$.method({', '.join([json.dumps(function.attr), self._x(function.node), *values])})"
+        if isinstance(function, nodes.Name) and function.name in GLOBALS:
+            given = [*(values or ["[]"]), f"{{ {', '.join(named)} }}"] if named else values
+            return f"{GLOBALS[function.name]}({', '.join(given)})"
         if isinstance(function, nodes.Getattr):
             start = f"invoke({self._x(function.node)}, {json.dumps(function.attr)}"
         else:
@@ -192,12 +201,8 @@ class _Expressions:
     def _filter(self, node: nodes.Filter) -> str:
         if node.name not in FILTERS or node.kwargs or node.node is None:
             raise self._error(node, f"the filter {node.name} is not translated")
-        values = ", ".join(self._x(each) for each in node.args)
-        if node.name == "default":
-            return f"otherwise({self._x(node.node)}, {values})"
-        if node.name in BUILTINS:
-            return f"$.{BUILTINS[node.name]}({self._x(node.node)})"
-        return f"filters.{node.name}({', '.join(filter(None, [self._x(node.node), values]))})"
+        given = ", ".join(self._x(each) for each in node.args)
+        return FILTERS[node.name].format(x=self._x(node.node), given=given or '""')
 
     def _condition(self, node: nodes.Node) -> str:
         text = self._x(node)
