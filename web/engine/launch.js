@@ -3,6 +3,7 @@
 import { checkSeparate } from "./array.js";
 import { UnsupportedError } from "../errors.js";
 import { Dict } from "../python.js";
+import { once } from "./guard.js";
 import { TURNS, sized } from "./pool.js";
 
 /** @import { DeviceArray, Launch } from "../webmm.js" */
@@ -21,12 +22,12 @@ export class Launches {
   /** @type {Map<any, any>} launches in a map of maps, so that a lookup builds no text: by what they do, by the first buffer, by the second … */
   #kept = new Map();
   #size = 0;
-  /** @type {Map<string, GPUBuffer>} */
+  /** @type {Map<string, Promise<GPUBuffer>>} */
   #uniforms = new Map();
-  /** @type {Map<string, GPUBindingResource>} */
+  /** @type {Map<string, Promise<GPUBindingResource>>} */
   #scratch = new Map();
   #tokens = new Dict();
-  #next = 0;
+  next = 0; // the next token
   #limit = MAX_LAUNCHES;
 
   /** @param {Device} device */
@@ -39,19 +40,19 @@ export class Launches {
     const key = [kernel, problem];
     if (!this.#tokens.has(key)) {
       if (this.#tokens.size >= MAX_TOKENS) this.#tokens.clear(); // launches and plans with older tokens stay valid
-      this.#tokens.set(key, this.#next++);
+      this.#tokens.set(key, this.next++);
     }
     return this.#tokens.get(key);
   }
 
-  /** @param {number | object} token or a plan @param {GPUBuffer[]} buffers @returns {Launch | undefined} the cached launch */
+  /** @param {number} token @param {GPUBuffer[]} buffers @returns {Launch | undefined} the cached launch */
   kept(token, buffers) {
     let found = this.#kept.get(token);
     for (let i = 0; i < buffers.length && found; i++) found = found.get(buffers[i]);
     return found;
   }
 
-  /** Cache a launch. @param {number | object} token or a plan @param {GPUBuffer[]} buffers at least one, and as many for all launches of the token @param {Launch} launch */
+  /** Cache a launch. @param {number} token @param {GPUBuffer[]} buffers at least one, and as many for all launches of the token @param {Launch} launch */
   keep(token, buffers, launch) {
     if (this.#size >= this.#limit) this.#clear();
     let at = this.#kept;
@@ -115,43 +116,33 @@ export class Launches {
   }
 
   /** @param {any} scratch @returns {Promise<GPUBindingResource>} a buffer or texture of this description; launches can share it, as each writes it before reading it */
-  async #scratchFor(scratch) {
-    const key = JSON.stringify(scratch);
-    const known = this.#scratch.get(key);
-    if (known) return known;
+  #scratchFor(scratch) {
     const { guard, wgpu } = this.device;
-    const made = await guard.using(`allocating ${scratch.name}`, () => {
+    const create = () => {
       const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC;
       if ("nbytes" in scratch) return { buffer: wgpu.createBuffer({ size: sized(scratch.nbytes), usage }) };
       const size = [scratch.width, scratch.height, scratch.layers];
       const texture = wgpu.createTexture({ size, format: "rgba32float", usage: GPUTextureUsage.STORAGE_BINDING });
       return texture.createView({ dimension: "2d-array" });
-    });
-    this.#scratch.set(key, made);
-    if (this.#scratch.size > MAX_SCRATCH) {
-      const [oldest] = this.#scratch.keys();
-      this.#scratch.delete(oldest);
-      this.#clear(); // launches hold a reference to the memory
-    }
+    };
+    const allocating = () => guard.using(`allocating ${scratch.name}`, create);
+    const made = once(this.#scratch, JSON.stringify(scratch), allocating);
+    if (trimmed(this.#scratch, MAX_SCRATCH)) this.#clear(); // launches hold a reference to the memory
     return made;
   }
 
   /** @param {ArrayBufferView<ArrayBuffer>} data @returns {Promise<GPUBuffer>} a uniform buffer with these contents; equal contents share a buffer */
-  async uniform(data) {
-    const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
-    const key = bytes.join();
-    const known = this.#uniforms.get(key);
-    if (known) return known;
+  uniform(data) {
     const { guard, wgpu } = this.device;
-    const made = await guard.using("allocating", () => {
+    const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+    const create = () => {
       const usage = GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST;
       const buffer = wgpu.createBuffer({ size: bytes.byteLength, usage });
       wgpu.queue.writeBuffer(buffer, 0, bytes);
       return buffer;
-    });
-    const [oldest] = this.#uniforms.keys();
-    if (this.#uniforms.size >= MAX_UNIFORMS) this.#uniforms.delete(oldest);
-    this.#uniforms.set(key, made);
+    };
+    const made = once(this.#uniforms, bytes.join(), () => guard.using("allocating", create));
+    trimmed(this.#uniforms, MAX_UNIFORMS);
     return made;
   }
 
@@ -172,4 +163,10 @@ export class Launches {
       if (written) checkSeparate(name, array, others);
     }
   }
+}
+
+/** @param {Map<string, unknown>} kept @param {number} most @returns {boolean} whether it had one more, of which the oldest was removed */
+function trimmed(kept, most) {
+  const [oldest] = kept.keys();
+  return kept.size > most && kept.delete(oldest);
 }

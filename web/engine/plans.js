@@ -112,6 +112,7 @@ class Plan {
   /** @param {Call} call that is finished @param {DeviceArray[]} arrays its operands @param {DeviceArray} result */
   constructor(call, arrays, result) {
     this.device = call.device;
+    this.token = call.device.launches.next++; // not the plan itself: the cache of launches would keep forgotten plans
     this.steps = call.steps;
     const [given, made] = [call.storages.slice(0, call.operands), call.storages.slice(call.operands)];
     this.firsts = given.map((storage) => arrays.findIndex((array) => array.storage === storage));
@@ -133,24 +134,8 @@ class Plan {
       if (!idle) return this.#make(arrays, buffers);
       buffers.push(idle);
     }
-    const launch = this.#launch(buffers);
+    const launch = device.launches.kept(this.token, buffers);
     return launch ? this.#queued(launch, arrays, buffers) : this.#make(arrays, buffers);
-  }
-
-  /** @param {GPUBuffer[]} buffers @returns {Launch | null} all steps on these buffers as one launch, or null if one of them is not cached */
-  #launch(buffers) {
-    const { launches } = this.device;
-    const known = launches.kept(this, buffers);
-    if (known) return known;
-    const all = [];
-    for (const { token, numbers } of this.steps) {
-      const these = numbers.map((n) => buffers[n]);
-      const launch = launches.kept(token, these);
-      if (!launch) return null;
-      all.push(...launch);
-    }
-    launches.keep(this, buffers, all);
-    return all;
   }
 
   /** Queue a launch of all steps. @param {Launch} launch @param {DeviceArray[]} arrays @param {GPUBuffer[]} buffers @returns {DeviceArray} the result */
@@ -169,7 +154,7 @@ class Plan {
     return result;
   }
 
-  /** Allocate missing buffers, prepare missing launches, and queue all steps. @param {DeviceArray[]} arrays @param {GPUBuffer[]} buffers @returns {Promise<DeviceArray>} */
+  /** Allocate missing buffers, prepare missing launches, and queue all steps, as one launch that is kept. @param {DeviceArray[]} arrays @param {GPUBuffer[]} buffers @returns {Promise<DeviceArray>} */
   async #make(arrays, buffers) {
     const { device } = this;
     try {
@@ -181,6 +166,7 @@ class Plan {
         const known = device.launches.kept(token, these);
         all.push(...(known ?? (await device.launches.prepare(token, kernel, problem, these))));
       }
+      device.launches.keep(this.token, buffers, all);
       return this.#queued(all, arrays, buffers);
     } catch (error) {
       for (const buffer of buffers.slice(this.firsts.length)) device.pool.give(buffer);
