@@ -6,7 +6,7 @@ import { Dict, frozenset, provide } from "./python.js";
 import { hyphened } from "./text.js";
 
 /** @import { Python } from "./bundle.js" */
-/** @import { Kernel, Problem, RunRecord } from "./webmm.js" */
+/** @import { Kernel, RunRecord } from "./webmm.js" */
 /** @import { Engine as Device } from "./engine/engine.js" */
 
 /** @type {Python} the translated `Browser` whose choice is in progress */
@@ -20,8 +20,6 @@ provide("webmm.choose.adapted.corrected", (/** @type {unknown} */ _device, /** @
 /** Chooses kernels for one device, and caches the choices. */
 export class Choices {
   #chosen = new Dict();
-  /** @type {Map<string, Kernel[]> | null} */
-  #kernels = null;
 
   /** @param {Device} device */
   constructor(device) {
@@ -34,11 +32,6 @@ export class Choices {
     this.described = this.core.browser_of(info, lanes, known, frozenset(features), matrix);
   }
 
-  /** The device's limits and features, as a translated `Capabilities`. */
-  get capabilities() {
-    return this.described.capabilities;
-  }
-
   /** Load the cost models for the adapter, if there are any. */
   async loadModels() {
     const { device, described } = this;
@@ -47,13 +40,14 @@ export class Choices {
 
   /** Leave out the sizes of subgroups that this GPU cannot be asked for, which in Python the self-test finds out. */
   async findSizes() {
-    const { device, core, capabilities } = this;
+    const { device, core, described } = this;
+    const { capabilities } = described;
     if (!device.features.has(SIZE_CONTROL) || !capabilities.other_sizes.length) return;
     /** @type {number[]} */
     const every = capabilities.subgroup_sizes;
     const asked = await Promise.allSettled(every.map((lanes) => this.#ask(lanes)));
     const able = every.filter((_, i) => asked[i].status === "fulfilled");
-    this.described.capabilities = core.asking(capabilities, able);
+    described.capabilities = core.asking(capabilities, able);
   }
 
   /** Compile a shader that asks for this size of subgroups. @param {number} lanes */
@@ -65,7 +59,7 @@ export class Choices {
   }
 
   /** Return `described`, for a choice that begins now. */
-  #now() {
+  now() {
     current = this.described;
     current.spelling = this.device.spelling;
     return current;
@@ -73,26 +67,12 @@ export class Choices {
 
   /** @param {Python} kernel @param {Python} problem @returns {string | null} why `kernel` cannot compute `problem` on this device, or null if it can */
   refused(kernel, problem) {
-    return this.core.refused(kernel, problem, this.#now());
-  }
-
-  /** @param {string} name @param {Problem | Python} [p] @returns {Kernel} the stage's representative configuration for this device, with tiles that suit `p` */
-  stage(name, p) {
-    const { bundle } = this.device;
-    return bundle.wrap(this.core.stage_for(name, p ? bundle.problem(p) : null, this.#now()));
+    return this.core.refused(kernel, problem, this.now());
   }
 
   /** @param {Kernel} kernel @param {Python} problem @returns {Kernel} the kernel; if it is for matrix units, and the device has any, the one that the choice makes for these */
   fitted(kernel, problem) {
-    return this.device.bundle.wrap(this.core.fitted(kernel.of, problem, this.#now()));
-  }
-
-  /** The page's configurations of each stage for this device, the default first. @returns {Map<string, Kernel[]>} */
-  get kernels() {
-    const [{ core, device }, described] = [this, this.#now()];
-    const wrapped = (/** @type {Python} */ kernel) => device.bundle.wrap(core.spelled(kernel, described));
-    const every = (/** @type {Python} */ cls) => core.configurations(cls, this.capabilities).map(wrapped);
-    return (this.#kernels ??= new Map(core.offered().map((/** @type {Python} */ cls) => [cls.name, every(cls)])));
+    return this.device.bundle.wrap(this.core.fitted(kernel.of, problem, this.now()));
   }
 
   /** Use tuning records: `choose` prefers the kernel of the nearest one of this adapter. @param {RunRecord[]} records throws ProblemError if one has a tunable with a value that is never tried */
@@ -112,7 +92,7 @@ export class Choices {
   chosen(problem) {
     const known = this.#chosen.get(problem);
     if (known) return known;
-    const kernel = this.core.first_able(problem, this.#now());
+    const kernel = this.core.first_able(problem, this.now());
     this.#chosen.set(problem, kernel);
     return kernel;
   }

@@ -30,6 +30,8 @@ const NODE = "node has no navigator.gpu; npm install webgpu, and pass its create
 export class Engine {
   /** @type {WeakSet<Launch>} launches that the engine has accepted once */
   #accepted = new WeakSet();
+  /** @type {Map<string, Kernel[]> | undefined} */
+  #kernels;
 
   /** @param {GPU} gpu @param {GPUAdapter} adapter @param {GPUDevice} device @param {Bundle} bundle */
   constructor(gpu, adapter, device, bundle) {
@@ -173,12 +175,15 @@ export class Engine {
 
   /** @param {string} name of a stage @param {Problem} [p] @returns {Kernel} the stage's representative configuration for this device */
   stage(name, p) {
-    return this.choices.stage(name, p);
+    return this.bundle.wrap(this.core.stage_for(name, p ? this.bundle.problem(p) : null, this.choices.now()));
   }
 
   /** The page's configurations of each stage for this device, the default first. @returns {Map<string, Kernel[]>} */
   get kernels() {
-    return this.choices.kernels;
+    const [{ core, bundle, capabilities }, described] = [this, this.choices.now()];
+    const wrapped = (/** @type {Python} */ kernel) => bundle.wrap(core.spelled(kernel, described));
+    const every = (/** @type {Python} */ cls) => core.configurations(cls, capabilities).map(wrapped);
+    return (this.#kernels ??= new Map(core.offered().map((/** @type {Python} */ cls) => [cls.name, every(cls)])));
   }
 
   /** Use tuning records in the choice of kernels; records of other adapters are ignored. @param {RunRecord[]} records */
@@ -193,7 +198,7 @@ export class Engine {
 
   /** The device's limits and features, as a translated `Capabilities`. */
   get capabilities() {
-    return this.choices.capabilities;
+    return this.choices.described.capabilities;
   }
 
   // Kernels

@@ -60,17 +60,13 @@ function lossInWords(info) {
 
 /** Wait for `work`, but throw TimeoutError after `seconds`; the work itself goes on. @template T @param {number} seconds @param {string} doing the activity, for the message @param {Promise<T>} work */
 export async function within(seconds, doing, work) {
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  let timer;
   /** @type {Promise<never>} */
   const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new TimeoutError(`${doing} took longer than ${seconds} s`)), seconds * 1e3);
+    const refuse = () => reject(new TimeoutError(`${doing} took longer than ${seconds} s`));
+    const timer = setTimeout(refuse, seconds * 1e3);
+    work.finally(() => clearTimeout(timer)).catch(() => undefined); // its error is told by the race
   });
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    clearTimeout(timer);
-  }
+  return Promise.race([work, late]);
 }
 
 /** Make a promise once for each key; one that fails is forgotten, so that the next call tries again. @template T @param {Map<string, Promise<T>>} kept @param {string} key @param {() => Promise<T>} make */

@@ -11,51 +11,44 @@ const COPY_WARM_UP = 0.1; // seconds, for the roofline's kernels
 
 /** Measure the peak arithmetic and memory rates; takes about a second. @param {Device} device @returns {Promise<Roofline>} in GFLOP/s and GB/s */
 export async function roofline(device) {
+  const { core, limits } = device;
   const cpu = device.info.kind === "cpu";
   let gflops = 0;
   const seed = new Matrix(new Float32Array(8).fill(0.5), [2, 4]);
-  for (const { settings, workgroups, invocations, flops } of device.core.fma_variants(cpu)) {
-    const launch = { label: "fma", settings: Object.fromEntries(settings), workgroups, results: invocations };
-    gflops = Math.max(gflops, flops / (await microkernel(device, launch, seed)) / 1e3);
+  for (const { settings, workgroups, flops } of core.fma_variants(cpu)) {
+    const us = await microkernel(device, "fma", Object.fromEntries(settings), workgroups, seed);
+    gflops = Math.max(gflops, flops / us / 1e3);
   }
-  return { gflops, gbytes: await copyRate(device, device.core.copy_bytes(cpu)) };
+  const most = Math.min(core.copy_bytes(cpu), limits.maxStorageBufferBindingSize, limits.maxBufferSize);
+  return { gflops, gbytes: await copyRate(device, most) };
 }
 
 /** @param {Device} device @param {number} most bytes of the buffer @returns {Promise<number>} 10⁹ bytes per second, reads and writes both counted */
 async function copyRate(device, most) {
   const workgroup = device.core.COPY_WORKGROUP;
-  let nbytes = Math.min(most, device.limits.maxStorageBufferBindingSize, device.limits.maxBufferSize);
-  for (; ; nbytes /= 2) {
-    const vectors = Math.floor(nbytes / 16);
-    const workgroups = Math.ceil(vectors / workgroup);
-    const launch = { label: "copy", settings: { workgroup }, workgroups, results: vectors };
-    try {
-      return (2 * 16 * vectors) / (await microkernel(device, launch, null)) / 1e3;
-    } catch (error) {
-      if (!(error instanceof MemoryLimitError) || nbytes < 2 ** 24) throw error; // phones may have less memory to spare
-    }
+  const workgroups = Math.floor(most / 16 / workgroup);
+  try {
+    const us = await microkernel(device, "copy", { workgroup }, workgroups, null);
+    return (2 * 16 * workgroup * workgroups) / us / 1e3;
+  } catch (error) {
+    if (!(error instanceof MemoryLimitError) || most < 2 ** 24) throw error;
+    return copyRate(device, most / 2); // phones may have less memory to spare
   }
 }
 
-/**
- * @param {Device} device @param {{label: string, settings: Record<string, number>, workgroups: number, results: number}} run
- * @param {Matrix | null} seed the input, or null for one as large as the output
- * @returns {Promise<number>} best time in µs
- */
-async function microkernel(device, run, seed) {
-  const { core } = device;
-  const code = await device.bundle.text(`roofline/${run.label}.wgsl`, run.settings);
-  const pipeline = await device.pipelines.of(code, run.label, core.BINDINGS);
-  const result = await device.empty([run.results, 4]);
-  let source = null;
+/** @param {Device} device @param {string} label @param {Record<string, number>} settings @param {number} workgroups whose invocations write a vec4 each @param {Matrix | null} seed the input, or null for one as large as the output @returns {Promise<number>} best time in µs */
+async function microkernel(device, label, settings, workgroups, seed) {
+  const { bundle, core, launches, pipelines } = device;
+  const pipeline = await pipelines.of(await bundle.text(`roofline/${label}.wgsl`, settings), label, core.BINDINGS);
+  const shape = [workgroups * settings.workgroup, 4];
+  const arrays = [];
   try {
-    source = seed ? await device.array(seed) : await device.empty([run.results, 4]);
-    const buffers = [source, result].map(({ buffer }) => ({ buffer }));
-    const bindGroup = await device.launches.bind(pipeline, buffers);
-    const launch = [{ pipeline, bindGroup, grid: core.fold(run.workgroups) }];
-    return (await time(device, launch, COPY_WARM_UP)).best_us;
+    arrays.push(await (seed ? device.array(seed) : device.empty(shape)));
+    arrays.push(await device.empty(shape));
+    const resources = arrays.map(({ buffer }) => ({ buffer }));
+    const step = { pipeline, bindGroup: await launches.bind(pipeline, resources), grid: core.fold(workgroups) };
+    return (await time(device, [step], COPY_WARM_UP)).best_us;
   } finally {
-    source?.free();
-    result.free();
+    for (const array of arrays) array.free();
   }
 }

@@ -25,25 +25,23 @@ export async function time(device, launch, warmUp = device.core.WARM_UP) {
   }
   const timing = await sampled(device, launch, sampleCount(estimate), batchOf());
   timed.set(device, performance.now());
-  return timing;
+  return { ...timing };
 }
 
 /** @param {Device} device @param {Launch} launch @param {number} count @param {number} batch @returns {Promise<Timing>} */
 async function sampled(device, launch, count, batch) {
   const { BATCH_TIME, MIN_SAMPLES, SAMPLE_TIME, Timing, is_coarse: isCoarse } = device.core;
-  /** @type {(seconds: number[], clock: Timing["clock"]) => Timing} */
-  const summary = (seconds, clock) => ({ ...Timing.of(seconds, clock) });
   if (device.features.has("timestamp-query")) {
     const ticks = await timestamps(device, launch, count, 1);
     // Browsers may round timestamps to 0.1 ms; samples are then as long as those of the wall clock.
-    if (!isCoarse(ticks)) return summary(ticks, "timestamp");
+    if (!isCoarse(ticks)) return Timing.of(ticks, "timestamp");
     const longer = await timestamps(device, launch, MIN_SAMPLES + 4, batch);
-    if (longer.every((seconds) => seconds > 0)) return summary(longer, "timestamp");
+    if (longer.every((seconds) => seconds > 0)) return Timing.of(longer, "timestamp");
   }
   const walls = [];
   for (let i = 0; i < Math.min(count, SAMPLE_TIME / BATCH_TIME); i++)
     walls.push((await wall(device, launch, batch)) / batch);
-  return summary(walls, "wall");
+  return Timing.of(walls, "wall");
 }
 
 /** @param {Device} device @param {Launch} launch @param {number} count @returns {Promise<number>} seconds from the submission to the end */

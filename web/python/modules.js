@@ -39,7 +39,7 @@ export const json = {
 };
 
 /** @type {Record<string, Record<string, (...x: any[]) => any>>} */
-export const { typing, itertools, functools, operator } = {
+export const { typing, itertools, operator } = {
   typing: {
     get_args: (hint) => hint,
     get_type_hints: (cls) => new Dict(dataclasses.fields(cls).map((field) => [field.name, field.hint])),
@@ -49,10 +49,6 @@ export const { typing, itertools, functools, operator } = {
       columns
         .map(list)
         .reduce((rows, column) => rows.flatMap((row) => column.map((x) => [...row, x])), [/** @type {any[]} */ ([])]),
-    chain: (...parts) => parts.flatMap(list),
-  },
-  functools: {
-    reduce: (f, x) => list(x).reduce((a, b) => f(a, b)),
   },
   operator: {
     index(x) {

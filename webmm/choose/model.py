@@ -335,7 +335,9 @@ def factor(t: Mapping[str, Numbers], means: Sequence[float], spreads: Sequence[f
 
 def _norm(p: Any, *terms: Numbers) -> Numbers:
     """Return the p-norm of positive numbers."""
-    most = np.maximum(functools.reduce(np.maximum, terms), 1e-9)
+    most: Any = 1e-9
+    for term in terms:
+        most = np.maximum(most, term)
     result: Numbers = most * sum((term / most) ** p for term in terms) ** (1 / p)
     return result
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
-import functools
 import itertools
 import json
 import math
@@ -29,8 +28,7 @@ RENAMED = {"iter": "iterator", "TypeError": "TypeError_"}  # `$.iter` returns th
 
 MODULES: dict[ModuleType, tuple[str, ...]] = {
     dataclasses: ("MISSING", "asdict", "fields", "replace"),
-    functools: ("reduce",),
-    itertools: ("chain", "product"),
+    itertools: ("product",),
     math: ("ceil", "exp", "floor", "inf", "isfinite", "log", "log2", "nan", "prod", "sqrt"),
     numpy: ("ceil", "exp", "log", "maximum", "minimum"),  # of numbers
     operator: ("index",),
