@@ -62,14 +62,18 @@ export const inner = (scope) => Object.create(scope);
 /** @param {Scope} scope @param {string} name */
 export function get(scope, name) {
   const value = scope[name];
-  return value === undefined ? new $.Undefined(() => `'${name}' is undefined`) : value;
+  if (value === undefined) throw new $.AttributeError(`'${name}' is undefined`);
+  return value;
 }
+
+/** @param {Any} x @param {string} name @returns {Any} its attribute, or else its element; undefined if it has neither */
+const sought = (x, name) => (x instanceof $.Dict ? x.get(name) : x?.[name]);
 
 /** @param {Any} x @param {string} name @returns {Any} its attribute, or else its element */
 export function member(x, name) {
-  if (x instanceof $.Undefined) x.fail();
-  const value = x instanceof $.Dict ? x.get(name) : x?.[name];
-  return value === undefined ? new $.Undefined(() => `${$.repr(x)} has no attribute '${name}'`) : value;
+  const value = sought(x, name);
+  if (value === undefined) throw new $.AttributeError(`${$.repr(x)} has no attribute '${name}'`);
+  return value;
 }
 
 /** @param {Any} x @param {Any} key @returns {Any} its element, or else its attribute */
@@ -122,5 +126,8 @@ export function module(name, scope) {
   return Object.assign(Object.create(null), own, { __host__: true }); // whose functions are called as methods
 }
 
-/** @param {Any} x @param {Any} other */
-export const otherwise = (x, other) => (x instanceof $.Undefined ? other : x);
+/** Jinja's filter `default`. @param {Any} x a scope, or what has an attribute or element @param {string} name @param {Any} other */
+export function otherwise(x, name, other) {
+  const value = sought(x, name);
+  return value === undefined ? other : value;
+}

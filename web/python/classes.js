@@ -59,10 +59,7 @@ export function getattr(x, name, other) {
 
 /** A field of a dataclass. */
 export class Field {
-  /**
-   * @param {string} name @param {any} value its default, or undefined for a required field
-   * @param {Record<string, any>} metadata @param {any} more
-   */
+  /** @param {string} name @param {any} value its default, or undefined for a required field @param {Record<string, any>} metadata @param {any} more */
   constructor(name, value, metadata = {}, { keyword = false, init = true, hint = null, factory = null } = {}) {
     this.name = name;
     this.default = value;

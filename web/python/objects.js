@@ -15,19 +15,6 @@ export class AssertionError extends PythonError {}
 export class OverflowError extends PythonError {}
 export class StopIteration extends PythonError {}
 
-/** The value of an undefined name or attribute; using it throws. */
-export class Undefined {
-  /** @param {() => string} message */
-  constructor(message) {
-    this.message = message;
-  }
-
-  /** @returns {never} */
-  fail() {
-    throw new AttributeError(this.message());
-  }
-}
-
 // Objects
 
 /** The base of all translated classes. */
@@ -100,7 +87,7 @@ export function repr(x) {
     return `${x.constructor.__name__}(${fieldNames(x)
       .map((name) => `${name}=${repr(x[name])}`)
       .join(", ")})`;
-  return x instanceof Undefined ? x.fail() : String(x);
+  return String(x);
 }
 
 /** @param {string} text */

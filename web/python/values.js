@@ -1,6 +1,6 @@
 /** Python's values: equality, order, hashing and arithmetic. */
 
-import { TypeError_, Undefined, ValueError, fieldNames, isObject, repr, valuesOf } from "./objects.js";
+import { TypeError_, ValueError, fieldNames, isObject, repr, valuesOf } from "./objects.js";
 
 // Values: equality, order, hashing
 
@@ -110,7 +110,6 @@ export function eq(a, b) {
   if (typeof a === "boolean") a = Number(a);
   if (typeof b === "boolean") b = Number(b);
   if (a === b) return true;
-  for (const x of [a, b]) if (x instanceof Undefined) x.fail();
   if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
   if (Array.isArray(a)) return Array.isArray(b) && a.length === b.length && a.every((x, i) => eq(x, b[i]));
   if (a instanceof PySet) return b instanceof PySet && a.size === b.size && [...a].every((x) => b.has(x));
@@ -155,7 +154,7 @@ export function truth(x) {
   if (typeof x !== "object" || x === null) return Boolean(x);
   if (Array.isArray(x) || x instanceof Uint8Array) return x.length > 0;
   if (x instanceof Dict || x instanceof PySet) return x.size > 0;
-  return !(x instanceof Undefined) || x.fail();
+  return true;
 }
 
 // Arithmetic

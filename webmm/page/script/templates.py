@@ -33,10 +33,10 @@ COMPARISONS = {"eq": "$.eq", "ne": "!$.eq", "lt": "$.lt", "lteq": "$.le", "gt": 
 # The possible values in computed template names.
 COMPUTED = {*ACTIVATIONS, *OPERATIONS, *(dtype.wgsl for dtype in DTYPES.values())}
 IMPORTED = "add, get as g, include, inner, invoke, item, loop as each, macro, member as m, module, otherwise, range"
-FILTERS = {  # of `x` with their arguments
+FILTERS = {  # of `x` with their arguments; `sought` is an object and the name that is sought in it
     **{"length": "$.len({x})", "list": "$.list({x})", "reverse": "$.reversed({x})", "max": "$.max({x})"},
     **{"upper": "$.str({x}).toUpperCase()", "join": "$.list({x}).map($.str).join({given})"},
-    **{"default": "otherwise({x}, {given})", "rejectattr": "$.list({x}).filter((x) => !$.truth(m(x, {given})))"},
+    **{"default": "otherwise({sought}, {given})", "rejectattr": "$.list({x}).filter((x) => !$.truth(m(x, {given})))"},
 }
 GLOBALS = {"dict": "$.dict", "namespace": "$.dict", "range": "range"}  # functions of all templates
 
@@ -201,8 +201,10 @@ class _Expressions:
     def _filter(self, node: nodes.Filter) -> str:
         if node.name not in FILTERS or node.kwargs or node.node is None:
             raise self._error(node, f"the filter {node.name} is not translated")
-        given = ", ".join(self._x(each) for each in node.args)
-        return FILTERS[node.name].format(x=self._x(node.node), given=given or '""')
+        if node.name == "default" and not isinstance(node.node, nodes.Name | nodes.Getattr):
+            raise self._error(node, "a default of something else than a name or attribute is not translated")
+        x, given = self._x(node.node), ", ".join(self._x(each) for each in node.args)
+        return FILTERS[node.name].format(x=x, sought=x[2:-1], given=given or '""')
 
     def _condition(self, node: nodes.Node) -> str:
         text = self._x(node)
@@ -271,12 +273,8 @@ class _Template(_Expressions):
         yield writer(node)
 
     def _on_output(self, node: nodes.Output) -> str:
-        parts = [
-            json.dumps(part.data, ensure_ascii=False)
-            if isinstance(part, nodes.TemplateData)
-            else f"$.str({self._x(part)})"
-            for part in node.nodes
-        ]
+        texts = [(self._x(part), isinstance(part, nodes.TemplateData)) for part in node.nodes]
+        parts = [x if is_text else f"$.str({x})" for x, is_text in texts]
         return f"o += {' + '.join(parts)};\n"
 
     def _on_if(self, node: nodes.If) -> str:
