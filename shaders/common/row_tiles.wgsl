@@ -118,7 +118,7 @@ fn {{ name }}(own: {{ type }}, place: u32) -> {{ type }} {
 {% for u in range(kernel.unroll) %}
     let powers{{ u }} = power4(x{{ u }} - top);
 {% endfor %}
-    let sums = {{ operation.added("powers%d", kernel.unroll) }};
+    let sums = {{ operation.added("powers", kernel.unroll) }};
     let all = Part(top, row_sum((sums.x + sums.y) + (sums.z + sums.w), place));
     dbg(ACC, row, 0u, k + {{ step * kernel.unroll - kernel.per_row }}u, result(all));
 {% endmacro %}

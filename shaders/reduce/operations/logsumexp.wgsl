@@ -87,7 +87,7 @@ lift{{ four }}({{ x }})
 {% for u in range(unroll) %}
         let powers{{ u }} = power4(x{{ u }} - top);
 {% endfor %}
-        acc0 = Part4(top, acc0.sum * power4(acc0.top - top) + {{ added("powers%d", unroll) }});
+        acc0 = Part4(top, acc0.sum * power4(acc0.top - top) + {{ added("powers", unroll) }});
 {% endmacro %}
 
 {# The maximum of some vec4 by component, clamped as in a Part. #}
@@ -102,7 +102,7 @@ clamp({{ maximum(terms) }}, {{ vec4r }}(-MOST), {{ vec4r }}(MOST))
 {# The sum of `count` numbered terms, by halves. #}
 {% macro added(term, count, first=0) -%}
 {%- if count == 1 -%}
-{{ term % first }}
+{{ term ~ first }}
 {%- else -%}
 ({{ added(term, count // 2, first) }} + {{ added(term, count - count // 2, first + count // 2) }})
 {%- endif -%}
