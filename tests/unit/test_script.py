@@ -229,6 +229,7 @@ def test_templates_render_like_jinja(folder: Path) -> None:
         ("{% filter upper %}{% endfilter %}", "FilterBlock is not translated"),
         ("{{ f(*x) }}", "*args and **kwargs are not translated"),
         ("{{ 1 / 2 }}", "Div is not translated"),
+        ("{{ 'x%d' % 2 }}", "% of a text is not translated; join the parts with ~"),
         ("{% include 'x' ignore missing %}", "Include is not translated"),
     ],
 )

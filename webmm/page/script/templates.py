@@ -235,6 +235,8 @@ class _Expressions:
         return parts[0] if len(parts) == 1 else f"({' && '.join(parts)})"
 
     def _binary(self, node: nodes.BinExpr) -> str:
+        if isinstance(node, nodes.Mod) and isinstance(node.left, nodes.Const) and isinstance(node.left.value, str):
+            raise self._error(node, "% of a text is not translated; join the parts with ~")
         return f"$.{OPERATORS[type(node)]}({self._x(node.left)}, {self._x(node.right)})"
 
     _add = _sub = _mul = _floordiv = _mod = _pow = _binary
