@@ -10,29 +10,17 @@ import { flopsOf, within } from "./webmm.js";
 
 /** @import { Device, DeviceArray, Kernel, Problem, RunRecord, Roofline, Launch, Task } from "./webmm.js" */
 /** @import { Pasted } from "./pasted.js" */
-/** @import { Rung } from "./prepared.js" */
-/** @typedef {{name: string, label: string, config: import("./webmm.js").Config, matrix: import("./webmm.js").Fragments | null}} Stage what a bench uses of a kernel */
+/** @import { Python } from "./bundle.js" */
+/** @typedef {Kernel | Pasted} Runnable */
 /** @typedef {{wrong: string | null, max_error: number | null, error_bound: number}} Verdict `wrong` describes the error of a wrong result, and is null otherwise */
-/** @typedef {{launch: Launch, free: () => void}} Ready */
-/**
- * A problem with its operands, as `webmm.cases.base.Case` in Python. `probes` are smaller problems of the same kind, the
- * smallest first, on which the speed of a kernel is estimated; `open` prepares a launch whose output is poisoned, and
- * `verdict` checks the output after the launch has run.
- * @template {Stage} K
- * @typedef {{
- *   problem: Task, reason: (kernel: K) => string | null, free: () => void,
- *   probes: () => Iterable<{problem: Task, open: (kernel: K) => Promise<Ready>}>,
- *   open: (kernel: K) => Promise<Ready & {verdict: () => Promise<Verdict>}>,
- * }} Case
- */
 
 const RUN_TIMEOUT = 20; // seconds for one checked run
 const CALLS = 5; // calls whose wall-clock time is measured
 const PROBE_TIME = 0.02; // seconds; a probe that takes this long gives a reliable rate
 const DEFAULT_LIMIT = 0.75; // seconds; a kernel whose run is predicted to take longer is skipped
 
-/** @param {any} problem translated @returns {any} the extent of its result */
-export const written = (problem) => problem.buffers().find((/** @type {any} */ { written }) => written);
+/** @param {Python} problem @returns {Python} the extent of its result */
+export const written = (problem) => problem.buffers().find((/** @type {Python} */ { written }) => written);
 
 /** @param {Device} device @param {ArrayBuffer} bytes @param {any} extent of a problem's buffer @returns {Promise<DeviceArray>} an array of these bytes as that buffer */
 export const filled = (device, bytes, { dtype, end }) =>
@@ -40,95 +28,103 @@ export const filled = (device, bytes, { dtype, end }) =>
     new HostArray(ELEMENTS[/** @type {keyof typeof ELEMENTS} */ (dtype.name)].over(bytes, end), [end], dtype.name),
   );
 
-/** @param {Device} device @param {any} problem translated @returns {Promise<DeviceArray>} an array for its result, full of NaN or, for integers, of ones in all bits */
-export function blank(device, problem) {
-  const extent = written(problem);
-  return filled(device, new Uint8Array(extent.end * extent.dtype.itemsize).fill(255).buffer, extent);
+/** @param {Python} problem @returns {Task & {op: string, flops: number}} its fields in a record */
+export function taskOf(problem) {
+  const [m, n, k] = problem.sizes;
+  return { op: problem.op, variant: problem.variant, m, n, k, dtype: problem.dtype.name, flops: problem.flops };
 }
 
-/**
- * Prepare a launch whose result is poisoned.
- * @param {Device} device @param {any} problem translated @param {(result: DeviceArray) => Promise<Launch>} prepare
- * @param {(result: DeviceArray) => Promise<Verdict>} check its contents after the launch has run
- */
-export async function opened(device, problem, prepare, check) {
-  const result = await blank(device, problem);
-  const free = () => result.free();
-  return orFree(free, async () => ({ launch: await prepare(result), verdict: () => check(result), free }));
-}
-
-/** A problem with its inputs on the device, whose result is checked on the CPU. @implements {Case<Kernel | Rung | Pasted>} */
+/** A problem with its inputs on the device, whose result is checked on the CPU: as `webmm.cases.base.Case` in Python. */
 export class Inputs {
-  /** @param {Device} device @param {any} of the translated problem @param {Task} problem in records @param {DeviceArray[]} arrays @param {(result: HostArray) => Promise<Verdict>} check */
-  constructor(device, of, problem, arrays, check) {
+  /** @type {DeviceArray[]} in the order of the problem's buffers */
+  arrays = [];
+
+  /** @param {Device} device @param {Python} of the problem @param {(result: HostArray) => Promise<Verdict>} check */
+  constructor(device, of, check) {
     this.device = device;
     this.of = of;
-    this.problem = problem;
-    this.arrays = arrays;
+    this.problem = taskOf(of);
     this.check = check;
   }
 
+  /** Make the inputs, one after another. @template T @param {Iterable<T>} each @param {(one: T) => Promise<DeviceArray>} make */
+  fill(each, make) {
+    const fill = async () => {
+      for (const one of each) this.arrays.push(await make(one));
+      return this;
+    };
+    return orFree(() => this.free(), fill);
+  }
+
   free() {
-    for (const array of this.arrays) array.free();
+    for (const array of this.arrays.splice(0)) array.free();
   }
 
-  /** @param {Kernel | Rung | Pasted} kernel @returns {string | null} why it cannot run here, or null */
+  /** @param {Runnable} kernel @returns {string | null} why it cannot run here, or null */
   reason(kernel) {
-    return "launch" in kernel ? null : this.device.reason("kernel" in kernel ? kernel.kernel : kernel, this.of);
+    return "launch" in kernel ? null : this.device.reason(kernel, this.of);
   }
 
-  /** @returns {Iterable<{problem: Task, open: (kernel: Kernel | Rung | Pasted) => Promise<Ready>}>} none, for problems that take little time */
+  /** Smaller problems of the same kind, without inputs, on which the speed of a kernel is estimated: the smallest first. @returns {Iterable<Inputs>} none, for problems that take little time */
   probes() {
     return [];
   }
 
-  /** @param {Kernel | Rung | Pasted} kernel */
-  open(kernel) {
-    const launch = (/** @type {DeviceArray} */ result) => this.#launch(kernel, [...this.arrays, result]);
-    return opened(this.device, this.of, launch, async (result) => this.check(await result.read()));
-  }
-
-  /** Prepare a launch on arrays that are not filled, for a probe. @param {Kernel | Rung | Pasted} kernel @returns {Promise<Ready>} */
-  openEmpty(kernel) {
-    const free = () => this.free();
+  /** Prepare a launch whose output is full of NaN or, for integers, of ones in all bits; `verdict` checks it after the launch has run. @param {Runnable} kernel */
+  async open(kernel) {
+    const extent = written(this.of);
+    const poison = new Uint8Array(extent.end * extent.dtype.itemsize).fill(255);
+    const result = await filled(this.device, poison.buffer, extent);
+    const free = () => result.free();
     return orFree(free, async () => {
-      for (const { end, dtype } of this.of.buffers()) this.arrays.push(await this.device.empty([end], dtype.name));
-      return { launch: await this.#launch(kernel, this.arrays), free };
+      const launch = await this.#launch(kernel, [...this.arrays, result]);
+      return { launch, result, verdict: async () => this.check(await result.read()), free };
     });
   }
 
-  /** @param {Kernel | Rung | Pasted} kernel @param {DeviceArray[]} arrays of all buffers @returns {Promise<Launch>} */
+  /** Prepare a launch on arrays that are not filled, for a probe. @param {Runnable} kernel */
+  async openEmpty(kernel) {
+    await this.fill(this.of.buffers(), (/** @type {Python} */ { end, dtype }) => this.device.empty([end], dtype.name));
+    const free = () => this.free();
+    return orFree(free, async () => ({ launch: await this.#launch(kernel, this.arrays), free }));
+  }
+
+  /** Compute the problem once, and free the inputs. @param {Runnable} kernel */
+  async compute(kernel) {
+    try {
+      const { launch, result } = await this.open(kernel);
+      this.arrays.push(result); // to be freed as well
+      this.device.submit(launch, 1);
+      return await result.read();
+    } finally {
+      this.free();
+    }
+  }
+
+  /** @param {Runnable} kernel @param {DeviceArray[]} arrays of all buffers @returns {Promise<Launch>} */
   #launch(kernel, arrays) {
     if ("launch" in kernel) return kernel.launch(this.of, arrays[0], arrays[1], arrays[2]);
-    return this.device.launch("kernel" in kernel ? kernel.kernel : kernel, this.of, ...arrays);
+    return this.device.launch(kernel, this.of, ...arrays);
   }
 }
 
 /** The operands of a matrix product. */
 export class Operands extends Inputs {
   /** @param {Device} device @param {Problem} p */
-  static async random(device, p) {
+  static random(device, p) {
     const [a, b] = [Matrix.random(p.m, p.k, 1, p.dtype), Matrix.random(p.k, p.n, 2, p.dtype)];
     const rounding = device.bundle.index.dtypes[p.dtype];
-    const checker = new Checker(a, b, rounding);
-    const check = (/** @type {HostArray} */ got) => judged(checker, got, errorBound(p.k, p.dtype, rounding));
-    const on = new Operands(device, device.bundle.problem(p), p, [], check);
-    return orFree(
-      () => on.free(),
-      async () => {
-        for (const host of [a, b]) on.arrays.push(await device.array(host));
-        return on;
-      },
-    );
+    const [checker, bound] = [new Checker(a, b, rounding), errorBound(p.k, p.dtype, rounding)];
+    const on = new Operands(device, device.bundle.problem(p), (got) => judged(checker, got, bound));
+    return on.fill([a, b], (host) => device.array(host));
   }
 
   /** Cubes, up to half the side of a cube with the problem's volume. */
   *probes() {
     const { m, n, k, dtype } = /** @type {Problem} */ (this.problem);
     for (let side = 64; side <= Math.cbrt(m * n * k) / 2; side *= 2) {
-      const problem = { m: side, n: side, k: side, dtype };
-      const on = new Inputs(this.device, this.device.bundle.problem(problem), problem, [], this.check);
-      yield { problem, open: (/** @type {Kernel | Rung | Pasted} */ kernel) => on.openEmpty(kernel) };
+      const cube = this.device.bundle.problem({ m: side, n: side, k: side, dtype });
+      yield new Inputs(this.device, cube, this.check);
     }
   }
 }
@@ -159,7 +155,7 @@ export class Bench {
   /**
    * Check and time a kernel on a case; return its record, or one with the reason why there is no measurement. Throws
    * DeviceLostError only.
-   * @template {Stage} K @param {K} kernel @param {Case<K>} on
+   * @param {Runnable} kernel @param {Inputs} on
    * @param {{slowerThan?: number}} [options] do not time a kernel whose first run takes longer than this, in seconds
    * @returns {Promise<RunRecord>}
    */
@@ -181,7 +177,7 @@ export class Bench {
     }
   }
 
-  /** Check and time a kernel on a case of its own, which is freed at the end. @template {Stage} K @param {K} kernel @param {Promise<Case<K>>} loading */
+  /** Check and time a kernel on a case of its own, which is freed at the end. @param {Runnable} kernel @param {Promise<Inputs>} loading */
   async measure(kernel, loading) {
     const on = await loading;
     try {
@@ -191,7 +187,7 @@ export class Bench {
     }
   }
 
-  /** @template {Stage} K @param {K} kernel @param {Case<K>} on @returns {Promise<string | null>} why the kernel is skipped, or null */
+  /** @param {Runnable} kernel @param {Inputs} on @returns {Promise<string | null>} why the kernel is skipped, or null */
   async #tooSlow(kernel, on) {
     if (this.limit === Infinity) return null;
     const rate = this.#rates.get(kernel.label) ?? (await this.#probe(kernel, on));
@@ -202,14 +198,14 @@ export class Bench {
     return `one run would take about ${predicted.toFixed(1)} s at the ${speed} ${unit_of(on.problem)} of a smaller run; the limit is ${this.limit} s`;
   }
 
-  /** Estimate the rate on probes of growing size, until a run takes 20 ms. @template {Stage} K @param {K} kernel @param {Case<K>} on @returns {Promise<number>} in FLOP/s */
+  /** Estimate the rate on probes of growing size, until a run takes 20 ms. @param {Runnable} kernel @param {Inputs} on @returns {Promise<number>} in FLOP/s */
   async #probe(kernel, on) {
     let rate = Infinity;
-    for (const { problem, open } of on.probes()) {
-      const { launch, free } = await open(kernel);
-      const run = this.#firstRun(launch, kernel.label, problem).then(() => wall(this.device, launch, 1));
+    for (const small of on.probes()) {
+      const { launch, free } = await small.openEmpty(kernel);
+      const run = this.#firstRun(launch, kernel.label, small.problem).then(() => wall(this.device, launch, 1));
       const seconds = await run.finally(free);
-      rate = flopsOf(problem) / seconds;
+      rate = flopsOf(small.problem) / seconds;
       this.#rates.set(kernel.label, rate);
       if (seconds > PROBE_TIME) break;
     }
@@ -222,7 +218,7 @@ export class Bench {
     await within(RUN_TIMEOUT, `${label} at ${this.device.core.size_of(problem)}`, this.device.synchronize());
   }
 
-  /** @template {Stage} K @param {K} kernel @param {Case<K>} on @param {number} slowerThan */
+  /** @param {Runnable} kernel @param {Inputs} on @param {number} slowerThan */
   async #measure(kernel, on, slowerThan) {
     const { device } = this;
     const p = on.problem;
@@ -252,8 +248,7 @@ export class Bench {
 
 /**
  * Measure the stages on one case, which is prepared first and freed at the end. Stops early when the bench's signal is aborted.
- * @template {Stage} K
- * @param {Bench} bench @param {K[]} kernels @param {Task} problem @param {() => Promise<Case<K>>} prepare
+ * @param {Bench} bench @param {Runnable[]} kernels @param {Task} problem @param {() => Promise<Inputs>} prepare
  * @param {(index: number) => void} [onStart] @returns {AsyncGenerator<RunRecord>}
  */
 export async function* ladder(bench, kernels, problem, prepare, onStart = () => {}) {

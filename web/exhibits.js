@@ -1,12 +1,9 @@
 /** The exhibits of ops: stages on problems of a few sizes with random inputs, whose results translated Python checks. */
 
-import { Inputs, blank, written } from "./bench.js";
+import { Inputs, written } from "./bench.js";
 import { MEANINGS, breather, spread } from "./check.js";
-import { taskOf } from "./prepared.js";
 import { list, provide } from "./python.js";
 import { Matrix } from "./webmm.js";
-
-export { blank };
 
 /** @import { Python } from "./bundle.js" */
 /** @import { HostArray } from "./host.js" */
@@ -60,37 +57,21 @@ function errorOf(got, expected, unit, { eps, tiny }) {
   return difference <= least ? 0 : difference / unit;
 }
 
-/** A problem with one random input, whose result the row's reference checks. @param {Device} device @param {Python} row @param {Python} problem */
-export async function rowCase(device, row, problem) {
-  const [m, n, k] = problem.sizes;
-  const host = Matrix.random(m, n * k, 1, problem.dtype.name);
+/**
+ * A problem with one input, whose result the row's reference checks.
+ * @param {Device} device @param {Python} row @param {Python} problem @param {Matrix} [host] the input, by default a random one
+ */
+export function rowCase(device, row, problem, host = randomOf(problem)) {
   const check = async (/** @type {HostArray} */ y) => {
     const { error, bound, first } = await compared(row, problem, host.floats(), y.floats());
     const words = `the largest error is ${error.toExponential(2)}; rounding explains at most ${bound.toExponential(2)}`;
     const wrong = error <= bound ? null : [first, words].filter(Boolean).join("; ");
     return { wrong, max_error: error, error_bound: bound };
   };
-  return new Inputs(device, problem, taskOf(problem), [await device.array(host)], check);
+  return new Inputs(device, problem, check).fill([host], (each) => device.array(each));
 }
 
-/**
- * An exhibit: the stages of an op, sizes and problems on this kind of adapter; `load` is null if the page cannot check it.
- * @typedef {{op: string, stages: string[], sizes: [string, string][], problem: (size: string, dtype: string) => Python,
- *   load: ((size: string, dtype: string) => Promise<Inputs>) | null}} Exhibit
- */
-
-/** @param {Device} device @param {number} number in index.shown @returns {Promise<Exhibit>} */
-export async function exhibit(device, number) {
-  const { bundle } = device;
-  const { op, exhibit: shown, checked } = (await bundle.module("ops.js")).SHOWN[number];
-  const row = await bundle.row(op, shown.variant);
-  const sizes = shown.sizes.get(device.info.kind === "cpu" ? "cpu" : "gpu");
-  const problem = (/** @type {string} */ size, /** @type {string} */ dtype) => row.problem(sizes[Number(size)], dtype);
-  return {
-    op,
-    stages: shown.stages.length ? shown.stages : [...bundle.core.STAGES.get(op).keys()],
-    sizes: Object.keys(sizes).map((i) => [i, bundle.core.size_of(taskOf(problem(i, "float32")))]),
-    problem,
-    load: checked ? (size, dtype) => rowCase(device, row, problem(size, dtype)) : null,
-  };
+/** @param {Python} problem */
+function randomOf({ sizes: [m, n, k], dtype }) {
+  return Matrix.random(m, n * k, 1, dtype.name);
 }

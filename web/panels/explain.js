@@ -1,11 +1,10 @@
 /** The Explain panel: for each stage its change, a picture of its tile, its memory traffic, its shader, and sliders to try other tunables. */
 
-import { Bench } from "../bench.js";
+import { Bench, taskOf } from "../bench.js";
 import { duration, figures, size_of, speed_of, unit_of } from "../bundle/core.js";
 import { intensity, legend, owner_of, pictured } from "../bundle/drawings.js";
 import { change, nearest, offered, suited } from "../bundle/panels.js";
 import { all, bind, byId, drawn, h, numbered, options, say, span } from "../dom.js";
-import { taskOf } from "../prepared.js";
 import { ablation } from "./ablate.js";
 import { chapterView } from "./chapter.js";
 import { codeView } from "./code.js";
@@ -41,7 +40,7 @@ export function setup(app, root) {
   const ablate = ablation(app, measuring);
   const chapter = chapterView(app, {
     runs: (name, ...names) =>
-      subject.measure !== null && subject.op === name && names.every((each) => subject.stages.includes(each)),
+      subject.load !== null && subject.op === name && names.every((each) => subject.stages.includes(each)),
     measure: measureBoth,
   });
 
@@ -91,7 +90,7 @@ export function setup(app, root) {
   function offer(chosen) {
     subject = chosen;
     sizes.replaceChildren(...options(subject.sizes));
-    [, sizes.value] = subject.usual();
+    [, sizes.selectedIndex] = subject.usual();
     dtypes.replaceChildren(...options(subject.dtypes));
     const radio = (/** @type {string} */ name) =>
       h("input", { type: "radio", name: "stage", value: name, onchange: () => visit(name) });
@@ -189,7 +188,7 @@ export function setup(app, root) {
 
   /** @returns {string | null} why the stage cannot run, or null if it can */
   function refused() {
-    return device.reason(kernel, problem()) ?? (subject.measure ? null : "this page shows its code only");
+    return device.reason(kernel, problem()) ?? (subject.load ? null : "this page shows its code only");
   }
 
   async function showCode() {
@@ -216,7 +215,8 @@ export function setup(app, root) {
     const [on, size, dtype] = [subject, sizes.value, dtypes.value];
     const bench = new Bench(device, { limit: 2 });
     return async (/** @type {Kernel} */ chosen) => {
-      const record = await /** @type {NonNullable<typeof on.measure>} */ (on.measure)(bench, chosen, size, dtype);
+      const loading = /** @type {NonNullable<typeof on.load>} */ (on.load)(size, dtype);
+      const record = await bench.measure(chosen, loading);
       if (record.status !== "ok") return record;
       const earlier = app.runs.find(({ name }) => name === RUN)?.records ?? [];
       app.addRun(RUN, [record, ...earlier]);

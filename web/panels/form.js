@@ -2,8 +2,7 @@
 
 import { exponent } from "../bundle/core.js";
 import { all, byId, options, say } from "../dom.js";
-import { orFree } from "../engine/guard.js";
-import { blank, compared } from "../exhibits.js";
+import { compared, rowCase } from "../exhibits.js";
 import { Matrix, UnsupportedError, toNpy } from "../webmm.js";
 import { judge, operand, show, timed } from "./matrices.js";
 import { available } from "./subjects.js";
@@ -35,7 +34,7 @@ export function opForm(app) {
     const row = await bundle.row(.../** @type {[string, string?]} */ (name.split(":")));
     const problem = row.problem([host.rows, host.columns, 1], host.dtype);
     const kernel = device.choose(problem);
-    const [y, took] = await timed(app, () => computed(kernel.of, problem, host));
+    const [y, took] = await timed(app, async () => (await rowCase(device, row, problem, host)).compute(kernel));
     say(message, "Checking on the CPU …");
     const numbers = y.floats();
     const { scope, error, bound, first } = await compared(row, problem, host.floats(), numbers);
@@ -46,20 +45,5 @@ export function opForm(app) {
     const file = `${name.replace(":", "-")}-${host.rows}x${columns}`;
     const shown = new Matrix(numbers, [host.rows, columns]);
     show(result, file, () => toNpy(shown), check, shown, "y");
-  }
-
-  /** @param {any} kernel @param {any} problem translated @param {Matrix} host */
-  async function computed(kernel, problem, host) {
-    const there = await device.array(host);
-    const y = await orFree(
-      () => there.free(),
-      () => blank(device, problem),
-    );
-    try {
-      device.submit(await device.launches.get(kernel, problem, [there, y]), 1);
-      return await y.read();
-    } finally {
-      for (const array of [there, y]) array.free();
-    }
   }
 }

@@ -1,54 +1,73 @@
 /** The subjects of the other ops: problems whose results are known from Python, and exhibits, which their rows check. */
 
-import { step } from "../bundle/core.js";
-import { exhibit } from "../exhibits.js";
-import { Rung, knownLadder, taskOf } from "../prepared.js";
-import { available, runOf } from "./subjects.js";
+import { taskOf } from "../bench.js";
+import { size_of, step } from "../bundle/core.js";
+import { numbered } from "../dom.js";
+import { rowCase } from "../exhibits.js";
+import { PreparedCase } from "../prepared.js";
+import { available } from "./subjects.js";
 
 /** @import { App } from "../main.js" */
+/** @import { Known } from "../prepared.js" */
 /** @import { Subject } from "./subjects.js" */
 
-/** @param {App} app @param {[string, string][]} sizes @returns {() => [string, string]} the usual ones: a CPU's are small */
-function usual({ device }, sizes) {
-  const [ladder, stage] = device.info.kind === "cpu" ? [1, 0] : [sizes.length - 1, 1];
-  const at = (/** @type {number} */ i) => sizes[Math.min(i, sizes.length - 1)][0];
-  return () => [at(ladder), at(stage)];
+/** @param {App} app @param {readonly unknown[]} sizes @returns {Subject["usual"]} a CPU's are small */
+function usual({ device }, { length }) {
+  const second = Math.min(1, length - 1);
+  return () => (device.info.kind === "cpu" ? [second, 0] : [length - 1, second]);
 }
 
 /** @param {App} app @param {number} number in index.ladders @returns {Promise<Subject>} problems whose results are known from Python, for this kind of device */
 export async function known(app, number) {
   const { device, bundle } = app;
-  const { first, on, others, sizes, dtypes } = await knownLadder(device, number);
+  /** @type {{title: string, others: string[], gpu: Known[], cpu: Known[]}[]} */
+  const ladders = (await bundle.module("ladders.js")).default;
+  const { others, ...problems } = ladders[number];
+  const [floats, supported] = [bundle.index.dtypes, available(app)]; // others, such as float64, are made of integers
+  const able = (/** @type {string} */ dtype) => !(dtype in floats) || supported.includes(dtype);
+  const all = problems[device.info.kind].filter(({ problem }) => able(problem.dtype.name));
+  const cases = all.map((each) => new PreparedCase(device, each, all));
+  const on = (/** @type {string} */ size, /** @type {string} */ dtype) =>
+    /** @type {PreparedCase} */ (cases.find(({ problem }) => size_of(problem) === size && problem.dtype === dtype));
+  const [sizes, dtypes] = [size_of, (/** @type {{dtype: string}} */ { dtype }) => dtype].map((name) => [
+    ...new Set(cases.map(({ problem }) => name(problem))),
+  ]);
+  const [first] = cases;
   const { op } = first.problem;
   const names = first.stages.map(({ name }) => name);
   return {
     op,
-    steps: first.stages.map(({ name, label, summary }) => step(op, name, label, summary, dtypes[0][0])),
+    steps: first.stages.map(({ name, label, of }) => step(op, name, label, of.summary, dtypes[0])),
     stages: [...new Set([...names, ...others])],
     first: names[names.length - 1],
     sizes,
     usual: usual(app, sizes),
     dtypes,
-    problem: (size, dtype) => on(size, dtype).known.problem,
+    problem: (size, dtype) => on(size, dtype).of,
     kernel(stage, size, dtype) {
       const rung = on(size, dtype).stages.find(({ name }) => name === stage);
-      return rung ? rung.kernel : device.choices.fitted(bundle.kernel(stage, {}, op), on(size, dtype).known.problem);
+      return rung ? bundle.wrap(rung.of) : device.choices.fitted(bundle.kernel(stage, {}, op), on(size, dtype).of);
     },
-    ladder(size, dtype) {
-      const found = on(size, dtype);
-      return runOf(found.stages, found.problem, () => found.load());
-    },
-    measure: (bench, kernel, size, dtype) => bench.measure(new Rung(kernel), on(size, dtype).load()),
+    kernels: (size, dtype) => on(size, dtype).stages,
+    load: (size, dtype) => on(size, dtype).load(),
   };
 }
 
-/** @param {App} app @param {number} number in index.shown @returns {Promise<Subject>} an exhibit of an op's row */
+/** @param {App} app @param {number} number in index.shown @returns {Promise<Subject>} stages of an op, on problems with random inputs that its row checks */
 export async function exhibited(app, number) {
   const { device, bundle } = app;
-  const { op, stages, sizes, problem, load } = await exhibit(device, number);
+  const { op, exhibit, checked } = (await bundle.module("ops.js")).SHOWN[number];
+  const row = await bundle.row(op, exhibit.variant);
+  /** @type {[number, number, number][]} */
+  const lengths = exhibit.sizes.get(device.info.kind);
+  /** @type {string[]} */
+  const stages = exhibit.stages.length ? exhibit.stages : [...bundle.core.STAGES.get(op).keys()];
+  /** @type {Subject["problem"]} */
+  const problem = (size, dtype) => row.problem(lengths[Number(size)], dtype);
   const kernel = (/** @type {string} */ stage) => bundle.kernel(stage, {}, op);
+  const sizes = numbered(lengths.map((_, i) => size_of(taskOf(problem(String(i), "float32")))));
   const suits = (/** @type {string} */ dtype) =>
-    stages.some((stage) => kernel(stage).of.unsuited(problem(sizes[0][0], dtype)) === null);
+    stages.some((stage) => kernel(stage).of.unsuited(problem("0", dtype)) === null);
   return {
     op,
     steps: stages.map((name) => step(op, name, name, "", "")),
@@ -59,12 +78,7 @@ export async function exhibited(app, number) {
     dtypes: available(app).filter(suits),
     problem,
     kernel,
-    ladder(size, dtype) {
-      const kernels = stages.map((name) => new Rung(kernel(name)));
-      return runOf(kernels, taskOf(problem(size, dtype)), () =>
-        /** @type {NonNullable<typeof load>} */ (load)(size, dtype),
-      );
-    },
-    measure: load && ((bench, kernel, size, dtype) => bench.measure(new Rung(kernel), load(size, dtype))),
+    kernels: () => stages.map(kernel),
+    load: checked ? (size, dtype) => rowCase(device, row, problem(size, dtype)) : null,
   };
 }

@@ -1,6 +1,6 @@
 /** The ladder: runs all stages of an op at one size, and shows bars, the roofline and a table of the results. */
 
-import { Bench } from "../bench.js";
+import { Bench, ladder, taskOf } from "../bench.js";
 import { explained, found, size_of, speed_of, unit_of } from "../bundle/core.js";
 import { Bars, tableOf } from "../charts.js";
 import { all, bind, byId, download, drawn, h, options, say } from "../dom.js";
@@ -28,13 +28,13 @@ export function setup(app, root) {
   bind(root, { start, saveRecords, saveReport });
   choosing(ops, subjects(app).ladders, message, show, [run]);
   show(subject);
-  app.addEventListener("speed", () => ([sizes.value] = subject.usual()));
+  app.addEventListener("speed", () => ([sizes.selectedIndex] = subject.usual()));
 
   /** Show the sizes, element types and stages of a ladder. @param {typeof subject} chosen */
   function show(chosen) {
     subject = chosen;
     sizes.replaceChildren(...options(subject.sizes));
-    [sizes.value] = subject.usual();
+    [sizes.selectedIndex] = subject.usual();
     dtypes.replaceChildren(...options(subject.dtypes));
     axis.textContent = `${unit_of(subject)} of each stage; longer bars are faster`;
     save.disabled = true;
@@ -58,14 +58,16 @@ export function setup(app, root) {
 
   /** @param {Bench} bench */
   async function runLadder(bench) {
-    const { kernels, problem, records: measured } = subject.ladder(sizes.value, dtypes.value);
+    const [size, dtype] = [sizes.value, dtypes.value];
+    const [kernels, problem] = [subject.kernels(size, dtype), taskOf(subject.problem(size, dtype))];
+    const load = async () => /** @type {NonNullable<typeof subject.load>} */ (subject.load)(size, dtype);
     progress.max = kernels.length;
     const announce = (/** @type {number} */ i) => {
       bars.update(records, "running");
       say(message, `${kernels[i].label} at ${size_of(problem)}, ${i + 1} of ${kernels.length} …`);
     };
     say(message, "Preparing the operands …");
-    for await (const record of measured(bench, announce)) {
+    for await (const record of ladder(bench, kernels, problem, load, announce)) {
       records.push(record);
       app.showBest(record, kernels[records.length - 1].label);
       progress.value = records.length;
@@ -80,7 +82,7 @@ export function setup(app, root) {
     finish(stopped);
   }
 
-  /** @param {Roofline} roofline @param {import("../bench.js").Stage[]} kernels */
+  /** @param {Roofline} roofline @param {import("../bench.js").Runnable[]} kernels */
   async function addRoofline({ gflops, gbytes }, kernels) {
     const peak = unit_of(subject) === "GB/s" ? gbytes : gflops;
     const share = (/** @type {RunRecord} */ r) => r.gflops && speed_of(r) / peak;

@@ -1,25 +1,24 @@
 /** What the ladder and the Explain panel are about: an op's stages, its problems of a few sizes, and how to run them. */
 
-import { Operands, ladder } from "../bench.js";
+import { Operands } from "../bench.js";
 import { size_of, step } from "../bundle/core.js";
 import { numbered, options, say } from "../dom.js";
 import { inWords } from "../webmm.js";
 
 /** @import { App } from "../main.js" */
-/** @import { Bench, Case, Stage } from "../bench.js" */
+/** @import { Inputs } from "../bench.js" */
 /** @import { Python } from "../bundle.js" */
 /** @import { Step } from "../charts.js" */
-/** @import { Kernel, Problem, RunRecord, Task } from "../webmm.js" */
-/** @typedef {{kernels: Stage[], problem: Task, records: (bench: Bench, onStart: (i: number) => void) => AsyncGenerator<RunRecord>}} LadderRun */
+/** @import { Kernel, Problem } from "../webmm.js" */
 /**
- * An op: `steps` of its ladder, which `ladder` runs, and all its `stages`. Sizes and element types are options of lists;
- * `usual` are the sizes to begin with, of the ladder and of a stage. `measure` is null if this page cannot run the stages.
+ * An op: `steps` of its ladder, whose `kernels` are run, and all its `stages`. Sizes and element types are options of lists;
+ * `usual` are the places of the sizes to begin with, of the ladder and of a stage. `load` is null if this page cannot check the stages.
  * @typedef {{
- *   op: string, steps: Step[], stages: string[], first: string,
- *   sizes: [string, string][], usual: () => [ladder: string, stage: string], dtypes: readonly (string | [string, string])[],
+ *   op: string, steps: Step[], stages: string[], first: string, sizes: (string | [string, string])[],
+ *   usual: () => [ladder: number, stage: number], dtypes: string[],
  *   problem: (size: string, dtype: string) => Python, kernel: (stage: string, size: string, dtype: string) => Kernel,
- *   ladder: (size: string, dtype: string) => LadderRun, offered?: (stage: string) => Kernel[] | undefined,
- *   measure: ((bench: Bench, kernel: Kernel, size: string, dtype: string) => Promise<RunRecord>) | null,
+ *   kernels: (size: string, dtype: string) => Kernel[], offered?: (stage: string) => Kernel[] | undefined,
+ *   load: ((size: string, dtype: string) => Promise<Inputs>) | null,
  * }} Subject
  */
 /** @typedef {{title: string, load: () => Promise<Subject>}} Choice */
@@ -68,43 +67,32 @@ export function products(app) {
     const [m, n = m, k = m] = size.split("×").map(Number);
     return /** @type {Problem} */ ({ m, n, k, dtype });
   };
-  const load = (/** @type {Problem} */ problem) => Operands.random(device, problem);
-  const [first, small] = device.info.kind === "cpu" ? ["256", "128"] : ["1024", "1024"];
+  const [first, small] = device.info.kind === "cpu" ? [256, 128] : [1024, 1024];
   return {
     op: "gemm",
     steps: bundle.stages.map((name) => step("gemm", name, name, "", "")),
     stages: bundle.stages,
     first: "pipelined",
     sizes: [...SIZES.map(String), UNEVEN.join("×")].map((size) => [size, size_of(task(size, ""))]),
-    usual: () => [app.speed ? defaultSize(app.speed) : first, small],
+    usual: () => [app.speed ? quick(app.speed) : SIZES.indexOf(first), SIZES.indexOf(small)],
     dtypes: available(app),
     problem: (size, dtype) => bundle.problem(task(size, dtype)),
     kernel: (stage) => device.stage(stage),
+    kernels: (size, dtype) => bundle.stages.map((name) => device.stage(name, task(size, dtype))),
     offered: (stage) => device.kernels.get(stage),
-    ladder(size, dtype) {
-      const problem = task(size, dtype);
-      return runOf(
-        bundle.stages.map((name) => device.stage(name, problem)),
-        problem,
-        () => load(problem),
-      );
-    },
-    measure: (bench, kernel, size, dtype) => bench.measure(kernel, load(task(size, dtype))),
+    load: (size, dtype) => Operands.random(device, task(size, dtype)),
   };
 }
 
-/** @param {number} gflops @returns {string} the largest size that takes at most 20 ms at this rate */
-const defaultSize = (gflops) => String(SIZES.slice(1, -1).findLast((n) => 2 * n ** 3 <= gflops * 2e7) ?? SIZES[1]);
+/** @param {number} gflops @returns {number} the place of the largest size that takes at most 20 ms at this rate */
+const quick = (gflops) =>
+  Math.max(
+    1,
+    SIZES.slice(0, -1).findLastIndex((n) => 2 * n ** 3 <= gflops * 2e7),
+  );
 
 /** @param {App} app @returns {string[]} the element types that the device supports */
 export const available = ({ bundle, device }) =>
   Object.entries(bundle.index.dtypes).flatMap(([name, { features }]) =>
     features.every((feature) => device.features.has(feature)) ? name : [],
   );
-
-/** A run of a ladder. @template {Stage} K @param {K[]} kernels @param {Task} problem @param {() => Promise<Case<K>>} load @returns {LadderRun} */
-export const runOf = (kernels, problem, load) => ({
-  kernels,
-  problem,
-  records: (bench, onStart) => ladder(bench, kernels, problem, load, onStart),
-});
