@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import pytest
@@ -17,8 +17,8 @@ from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.tile_2d import Tile2D
-from webmm.measure.records import Record
-from webmm.page import runs, settings, tables, traffic
+from webmm.measure.records import SCHEMA, Record
+from webmm.page import documents, runs, settings, tables, traffic
 from webmm.problems.gemm import gemm
 
 ABOUT = {"dtype": "float32", "engine": "e", "adapter": "a", "backend": "", "driver": "", "version": ""}
@@ -225,3 +225,19 @@ def test_views_are_those_of_numpy(shape: tuple[int, ...]) -> None:
     ):
         with pytest.raises(ProblemError):
             wrong()
+
+
+def test_a_document_is_read_as_a_whole_or_refused() -> None:
+    right = asdict(record("naive", 8, 1.0, status="incorrect"))
+    head = {"schema": SCHEMA}
+    assert documents.records_of({**head, "records": [right]}) == [Record.from_json(right)]
+    for document, words in [
+        ([], "^this is not a webmm.records/1 document$"),
+        ({"schema": "other/1"}, "document; its schema is other/1$"),
+        (head, "contains no list of records"),
+        ({**head, "records": [right] * 10_001}, "contains 10001 records; this page shows at most 10000"),
+        ({**head, "records": [right, 1]}, "^record 2 is not an object"),
+        ({**head, "records": [{**right, "kernel": "tile_2d", "config": {"tm": 1024}}]}, "^record 1 is of tile_2d"),
+    ]:
+        with pytest.raises(ProblemError, match=words):
+            documents.records_of(document)

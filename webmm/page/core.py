@@ -52,6 +52,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         *("adapter_of", "asking", "browser_of", "first_able", "fitted", "is_coarse", "refused", "spelled", "spellings"),
         "stage_for",
     ),
+    "webmm.page.documents": ("records_of",),
     "webmm.page.labels": ("size_of", "speed_of", "unit_of"),
     "webmm.page.stages": ("configurations", "offered"),
     "webmm.wgsl.library": ("files_of",),
