@@ -249,7 +249,7 @@ export class Bench {
 /**
  * Measure the stages on one case, which is prepared first and freed at the end. Stops early when the bench's signal is aborted.
  * @param {Bench} bench @param {Runnable[]} kernels @param {Task} problem @param {() => Promise<Inputs>} prepare
- * @param {(index: number) => void} [onStart] @returns {AsyncGenerator<RunRecord>}
+ * @param {(words: string) => void} [onStart] @returns {AsyncGenerator<RunRecord>}
  */
 export async function* ladder(bench, kernels, problem, prepare, onStart = () => {}) {
   let on;
@@ -264,7 +264,7 @@ export async function* ladder(bench, kernels, problem, prepare, onStart = () => 
   try {
     for (const [i, kernel] of kernels.entries()) {
       if (bench.signal?.aborted) return;
-      onStart(i);
+      onStart(`${kernel.label} at ${bench.device.core.size_of(problem)}, ${i + 1} of ${kernels.length} …`);
       yield await bench.run(kernel, on);
     }
   } finally {

@@ -58,6 +58,7 @@ declare module "*/bundle/panels.js" {
   export function gained(records: RunRecord[], op: string, stages: string[]): RunRecord[];
   export function hint(runs: Run[]): string;
   export function likely(runs: Run[]): string;
+  export function outcome(record: RunRecord, label: string): string;
   export function outcomes(records: RunRecord[]): string;
   export function outstanding(records: RunRecord[]): RunRecord[];
   export function changes(kernel: Python, other: Python): [words: string, alone: Python | null][];

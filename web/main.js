@@ -219,23 +219,11 @@ function banner(message) {
 }
 
 /** @param {Device} device */
-function showDevice({ bundle, features, info, limits, matrix }) {
-  const { nbytes } = bundle.core;
-  byId("device-kind").textContent =
-    info.kind === "cpu" ? "Software adapter: your CPU emulates a GPU, slowly" : "Your GPU";
-  const family = `${info.vendor} ${info.architecture}`;
-  byId("adapter").textContent = info.name === family || !info.vendor ? info.name : `${info.name} (${family})`;
-  const chips = [
-    `${info.engine} on ${systemName()}`,
-    features.has("shader-f16") && "float16",
-    features.has("timestamp-query") && "GPU timestamps",
-    features.has("subgroups") && "subgroups",
-    matrix.length > 0 && "matrix units",
-    `${limits.maxComputeInvocationsPerWorkgroup} invocations per workgroup`,
-    `${nbytes(limits.maxComputeWorkgroupStorageSize)} workgroup memory`,
-    `up to ${nbytes(limits.maxStorageBufferBindingSize)} per matrix`,
-  ];
-  byId("features").replaceChildren(...chips.filter(Boolean).map((words) => h("li", {}, words)));
+function showDevice({ core, info, capabilities }) {
+  const [kind, name, offers] = core.introduced(info, capabilities, systemName());
+  byId("device-kind").textContent = kind;
+  byId("adapter").textContent = name;
+  byId("features").replaceChildren(...offers.map((/** @type {string} */ words) => h("li", {}, words)));
 }
 
 /** Compute and check one product, so that the page shows a measured figure before the first click. @param {App} app */

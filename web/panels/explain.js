@@ -1,9 +1,9 @@
 /** The Explain panel: for each stage its change, a picture of its tile, its memory traffic, its shader, and sliders to try other tunables. */
 
 import { Bench, taskOf } from "../bench.js";
-import { duration, figures, size_of, speed_of, unit_of } from "../bundle/core.js";
+import { size_of } from "../bundle/core.js";
 import { intensity, legend, owner_of, pictured } from "../bundle/drawings.js";
-import { change, nearest, offered, suited } from "../bundle/panels.js";
+import { change, nearest, offered, outcome, suited } from "../bundle/panels.js";
 import { all, bind, byId, drawn, h, numbered, options, say, span } from "../dom.js";
 import { ablation } from "./ablate.js";
 import { chapterView } from "./chapter.js";
@@ -27,7 +27,7 @@ export function setup(app, root) {
   let standard = kernel; // the configuration that the stage was opened with
   const [op, sizes, dtypes] = all("select", "explain-op", "explain-size", "explain-dtype");
   const [run] = all("button", "explain-run");
-  const [changed, reason, outcome] = all("p", "explain-change", "explain-reason", "explain-outcome");
+  const [changed, reason, message] = all("p", "explain-change", "explain-reason", "explain-outcome");
   const [stages, sliders] = all("div", "explain-stages", "explain-sliders");
   const picture = byId("explain-picture");
   /** @type {(() => void)[]} what moves the sliders to the settings of `kernel` */
@@ -45,7 +45,7 @@ export function setup(app, root) {
   });
 
   bind(root, { measure, moved });
-  choosing(op, choices, outcome, (chosen) => {
+  choosing(op, choices, message, (chosen) => {
     offer(chosen);
     void tell(`${subject.op}/${kernel.name}`);
   });
@@ -125,7 +125,7 @@ export function setup(app, root) {
 
   /** Show the panel for another size, element type or configuration. */
   function moved() {
-    outcome.textContent = "";
+    message.textContent = "";
     refresh();
   }
 
@@ -200,12 +200,10 @@ export function setup(app, root) {
 
   async function measure() {
     const chosen = kernel;
-    say(outcome, `Running ${chosen.label} at ${size_of(taskOf(problem()))} …`);
-    await app.attempt(run, outcome, async () => {
+    say(message, `Running ${chosen.label} at ${size_of(taskOf(problem()))} …`);
+    await app.attempt(run, message, async () => {
       const record = await measuring()(chosen);
-      const speed = `${figures(speed_of(record))} ${unit_of(record)}, ${duration(record.median_us)}, checked.`;
-      const right = `${chosen.label} at ${size_of(record)}: ${speed}`;
-      app.tell(outcome, record.status === "ok" ? right : `${record.status}: ${record.reason}`);
+      app.tell(message, outcome(record, chosen.label));
     });
     run.disabled = refused() !== null;
   }

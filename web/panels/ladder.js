@@ -62,9 +62,9 @@ export function setup(app, root) {
     const [kernels, problem] = [subject.kernels(size, dtype), taskOf(subject.problem(size, dtype))];
     const load = async () => /** @type {NonNullable<typeof subject.load>} */ (subject.load)(size, dtype);
     progress.max = kernels.length;
-    const announce = (/** @type {number} */ i) => {
+    const announce = (/** @type {string} */ words) => {
       bars.update(records, "running");
-      say(message, `${kernels[i].label} at ${size_of(problem)}, ${i + 1} of ${kernels.length} …`);
+      say(message, words);
     };
     say(message, "Preparing the operands …");
     for await (const record of ladder(bench, kernels, problem, load, announce)) {

@@ -99,11 +99,10 @@ export function setup(app, root) {
     app.tell(message, `Best of ${records.length}: ${each[records.indexOf(best)].label}, ${speedOf(best)}.`);
   }
 
-  /** Measure kernels one after another, and say so. @param {any[]} kernels @param {Problem} p @param {AbortSignal} signal */
+  /** Measure kernels one after another, and say so. @param {import("../bench.js").Runnable[]} kernels @param {Problem} p @param {AbortSignal} signal */
   function measured(kernels, p, signal) {
-    const onStart = (/** @type {number} */ i) =>
-      say(message, `${kernels[i].label} at ${size_of(p)}, ${i + 1} of ${kernels.length} …`);
-    return ladder(new Bench(device, { signal }), kernels, p, () => Operands.random(device, p), onStart);
+    const load = async () => Operands.random(device, p);
+    return ladder(new Bench(device, { signal }), kernels, p, load, (words) => say(message, words));
   }
 
   /** @param {RunRecord} record */

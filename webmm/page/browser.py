@@ -19,6 +19,7 @@ from webmm.kernels.subgroups import SIZES, assured
 from webmm.measure.records import Record
 from webmm.page.stages import light
 from webmm.problems.base import Problem
+from webmm.text import nbytes
 from webmm.wgsl.render import MATRIX_UNITS
 
 UNITS = MATRIX_UNITS["tint"]
@@ -27,6 +28,7 @@ PACKED_DOT = "packed_4x8_integer_dot_product"  # the WGSL feature with dot4U8Pac
 SOFTWARE = ("swiftshader", "llvmpipe", "lavapipe", "basic render", "software")  # in the names of CPUs' adapters
 # The words before the versions of browsers in their user agents; most have those of others, too, which come later.
 BROWSERS = {"Edg": "Edge", "OPR": "Opera", "Firefox": "Firefox", "Chrome": "Chrome", "Version": "Safari"}
+SHOWN_FEATURES = {"shader-f16": "float16", "timestamp-query": "GPU timestamps", "subgroups": "subgroups"}
 OPERANDS = {"f32": 4, "f16": 2, "i8": 1, "u8": 1}  # of fragments that stages use, with the bytes of an element
 TICKS = (1e-4, 2**16 * 1e-9)  # seconds: Chromium rounds timestamps to 0.1 ms, Dawn drops 16 bits of a nanosecond count
 
@@ -71,6 +73,25 @@ def _engine(agent: str) -> str:
         if found and (browser != "Safari" or browser in agent):
             return f"{browser} {found[1].split('.')[0]}"
     return f"{agent.split('/')[0] or 'WebGPU'} with Dawn"
+
+
+def introduced(adapter: Adapter, device: Capabilities, system: str) -> tuple[str, str, list[str]]:
+    """Return what the page says of a device: its kind, its name, and what it offers on an operating system."""
+    family = f"{adapter.vendor} {adapter.architecture}"
+    told = adapter.name == family or not adapter.vendor
+    limits = device.limits
+    return (
+        "Software adapter: your CPU emulates a GPU, slowly" if adapter.kind == "cpu" else "Your GPU",
+        adapter.name if told else f"{adapter.name} ({family})",
+        [
+            f"{adapter.engine} on {system}",
+            *(words for feature, words in SHOWN_FEATURES.items() if feature in device.features),
+            *(["matrix units"] if device.matrix_shapes else []),
+            f"{limits['max-compute-invocations-per-workgroup']} invocations per workgroup",
+            f"{nbytes(limits['max-compute-workgroup-storage-size'])} workgroup memory",
+            f"up to {nbytes(limits['max-storage-buffer-binding-size'])} per matrix",
+        ],
+    )
 
 
 def is_coarse(samples: Sequence[float]) -> bool:

@@ -49,8 +49,8 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.kernels.traffic": ("moved",),
     "webmm.kernels.subgroups": ("pinned",),
     "webmm.page.browser": (
-        *("adapter_of", "asking", "browser_of", "first_able", "fitted", "is_coarse", "refused", "spelled", "spellings"),
-        "stage_for",
+        *("adapter_of", "asking", "browser_of", "first_able", "fitted", "introduced", "is_coarse", "refused"),
+        *("spelled", "spellings", "stage_for"),
     ),
     "webmm.page.documents": ("records_of",),
     "webmm.page.labels": ("size_of", "speed_of", "unit_of"),
@@ -150,7 +150,8 @@ LATE: dict[str, tuple[Name, ...]] = {
     "panels.js": (
         Name("webmm.page.tables", "excerpt"),
         *(Name("webmm.page.runs", name) for name in ("ablation", "best_of", "best_so_far", "change", "compared")),
-        *(Name("webmm.page.runs", name) for name in ("gain", "gained", "hint", "likely", "outcomes", "outstanding")),
+        *(Name("webmm.page.runs", name) for name in ("gain", "gained", "hint", "likely", "outcome", "outcomes")),
+        Name("webmm.page.runs", "outstanding"),
         *(Name("webmm.page.settings", name) for name in ("changes", "nearest", "offered", "suited", "upcoming")),
     ),
     "foreign.js": (

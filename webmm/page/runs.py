@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from webmm.engine.timing import duration
 from webmm.measure.records import Record
 from webmm.page.labels import size_of, speed_of, unit_of
 from webmm.page.tables import Row, Table, fastest
@@ -145,6 +146,14 @@ def _speed(record: Record | None) -> str:
 
 def _times(ratio: float) -> str:
     return f"{figures(ratio)} ×" if math.isfinite(ratio) else "–"
+
+
+def outcome(record: Record, label: str) -> str:
+    """Return what the measurement of one kernel, called `label`, gave, in words."""
+    if record.status != "ok":
+        return f"{record.status}: {record.reason}"
+    speed = f"{figures(speed_of(record))} {unit_of(record)}"
+    return f"{label} at {size_of(record)}: {speed}, {duration(record.median_us)}, checked."
 
 
 def outstanding(records: Sequence[Record]) -> list[Record]:
