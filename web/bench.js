@@ -6,7 +6,7 @@ import { wall } from "./engine/timing.js";
 import { DeviceLostError, ShaderError, TimeoutError, UnsupportedError, inWords } from "./errors.js";
 import { ELEMENTS, HostArray } from "./host.js";
 import { Matrix } from "./matrix.js";
-import { flopsOf, within } from "./webmm.js";
+import { within } from "./webmm.js";
 
 /** @import { Device, DeviceArray, Kernel, Problem, RunRecord, Roofline, Launch, Task } from "./webmm.js" */
 /** @import { Pasted } from "./pasted.js" */
@@ -155,11 +155,10 @@ export class Bench {
   /**
    * Check and time a kernel on a case; return its record, or one with the reason why there is no measurement. Throws
    * DeviceLostError only.
-   * @param {Runnable} kernel @param {Inputs} on
-   * @param {{slowerThan?: number}} [options] do not time a kernel whose first run takes longer than this, in seconds
+   * @param {Runnable} kernel @param {Inputs} on @param {number} [longest] seconds of a first run after which a kernel is not timed
    * @returns {Promise<RunRecord>}
    */
-  async run(kernel, on, options = {}) {
+  async run(kernel, on, longest = Infinity) {
     const without = (/** @type {RunRecord["status"]} */ status, /** @type {string} */ reason) =>
       this.device.record(kernel, on.problem, { status, reason });
     const reason = on.reason(kernel);
@@ -167,7 +166,7 @@ export class Bench {
     try {
       const slow = await this.#tooSlow(kernel, on);
       if (slow) return without("skipped", slow);
-      return await this.#measure(kernel, on, options.slowerThan ?? Infinity);
+      return await this.#measure(kernel, on, longest);
     } catch (error) {
       if (error instanceof DeviceLostError) throw error;
       if (error instanceof UnsupportedError) return without("unsupported", error.message);
@@ -191,7 +190,7 @@ export class Bench {
   async #tooSlow(kernel, on) {
     if (this.limit === Infinity) return null;
     const rate = this.#rates.get(kernel.label) ?? (await this.#probe(kernel, on));
-    const predicted = flopsOf(on.problem) / rate;
+    const predicted = on.problem.flops / rate;
     if (predicted <= this.limit) return null;
     const { speed_of, unit_of } = this.device.core;
     const speed = speed_of({ ...on.problem, gflops: rate / 1e9 }).toPrecision(2);
@@ -205,7 +204,7 @@ export class Bench {
       const { launch, free } = await small.openEmpty(kernel);
       const run = this.#firstRun(launch, kernel.label, small.problem).then(() => wall(this.device, launch, 1));
       const seconds = await run.finally(free);
-      rate = flopsOf(small.problem) / seconds;
+      rate = small.problem.flops / seconds;
       this.#rates.set(kernel.label, rate);
       if (seconds > PROBE_TIME) break;
     }
@@ -218,8 +217,8 @@ export class Bench {
     await within(RUN_TIMEOUT, `${label} at ${this.device.core.size_of(problem)}`, this.device.synchronize());
   }
 
-  /** @param {Runnable} kernel @param {Inputs} on @param {number} slowerThan */
-  async #measure(kernel, on, slowerThan) {
+  /** @param {Runnable} kernel @param {Inputs} on @param {number} longest */
+  async #measure(kernel, on, longest) {
     const { device } = this;
     const p = on.problem;
     const { launch, verdict, free } = await on.open(kernel);
@@ -228,7 +227,7 @@ export class Bench {
       const { wrong, ...errors } = await verdict();
       if (wrong) return device.record(kernel, p, { status: "incorrect", reason: wrong, ...errors });
       const seconds = await wall(device, launch, 1);
-      if (seconds > slowerThan) {
+      if (seconds > longest) {
         const reason = `one run took ${(seconds * 1e3).toPrecision(3)} ms, much longer than the best so far`;
         return device.record(kernel, p, { status: "skipped", reason, ...errors });
       }
@@ -236,8 +235,8 @@ export class Bench {
       const calls = [];
       for (let i = 0; i < CALLS; i++) calls.push(await wall(device, launch, 1));
       const call_us = calls.sort((x, y) => x - y)[Math.floor(CALLS / 2)] * 1e6;
-      this.#rates.set(kernel.label, (flopsOf(p) / timing.median_us) * 1e6);
-      const gflops = flopsOf(p) / timing.median_us / 1e3;
+      this.#rates.set(kernel.label, (p.flops / timing.median_us) * 1e6);
+      const gflops = p.flops / timing.median_us / 1e3;
       const peak_fraction = this.roofline && !kernel.matrix ? gflops / this.roofline.gflops : null; // of the FMA peak
       return device.record(kernel, p, { ...timing, call_us, gflops, peak_fraction, ...errors });
     } finally {
@@ -249,9 +248,9 @@ export class Bench {
 /**
  * Measure the stages on one case, which is prepared first and freed at the end. Stops early when the bench's signal is aborted.
  * @param {Bench} bench @param {Runnable[]} kernels @param {Task} problem @param {() => Promise<Inputs>} prepare
- * @param {(words: string) => void} [onStart] @returns {AsyncGenerator<RunRecord>}
+ * @param {(words: string) => void} onStart @returns {AsyncGenerator<RunRecord>}
  */
-export async function* ladder(bench, kernels, problem, prepare, onStart = () => {}) {
+export async function* ladder(bench, kernels, problem, prepare, onStart) {
   let on;
   try {
     on = await prepare();

@@ -7,6 +7,7 @@
  * anywhere.
  */
 
+/** @import { HostArray } from "./host.js" */
 /** @import { Matrix } from "./matrix.js" */
 /** @typedef {{eps: number, tiny: number}} Rounding */
 /** Expected numbers, and the scales of their errors. @typedef {{expected: Float64Array, scale: Float64Array}} Sums */
@@ -96,9 +97,8 @@ export class Checker {
   }
 
   /**
-   * @param {import("./host.js").HostArray} got
-   * @returns {Promise<number>} the largest error as a multiple of |A|·|B|, or of |alpha|·|A|·|B| + |bias| with an epilogue; Infinity if a NaN or
-   *   an infinity differs
+   * The largest error as a multiple of |A|·|B|, or of |alpha|·|A|·|B| + |bias| with an epilogue; Infinity if a NaN or an infinity differs.
+   * @param {HostArray} got
    */
   async error(got) {
     let worst = await this.#rowSums(got.floats());
@@ -107,9 +107,8 @@ export class Checker {
   }
 
   /**
-   * The wrong elements among those compared, in the words of webmm/measure/verify.py.
-   * @param {import("./host.js").HostArray} got @param {number} bound
-   * @returns {Promise<string>} empty if no element that is compared is wrong
+   * The wrong elements among those compared, in the words of webmm/measure/verify.py; empty if there are none.
+   * @param {HostArray} got @param {number} bound
    */
   async wrong(got, bound) {
     const wrong = new Map(); // expected values of wrong elements, by position
@@ -128,10 +127,7 @@ export class Checker {
     return `${elements}, first ${place}: expected ${expected}, got ${actual}${unwritten}`;
   }
 
-  /**
-   * Compare the sampled elements with the reference.
-   * @param {import("./host.js").HostArray} got @param {(error: number, at: number, expected: number) => unknown} tell called for each with its error, position and expected value
-   */
+  /** Compare the sampled elements with the reference. @param {HostArray} got @param {(error: number, at: number, expected: number) => unknown} tell called for each */
   async #compare(got, tell) {
     const c = got.floats();
     const largest = got.dtype === "float16" ? 65520 : 3.4028235677973366e38;

@@ -10,7 +10,6 @@ import { WebmmError } from "./errors.js";
  * Make an HTML element. Of `props`, `on…` are listeners, `class`, `data-…` and `aria-…` attributes, all others properties.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag @param {Props} [props] @param {...Child} children
- * @returns {HTMLElementTagNameMap[K]}
  */
 export function h(tag, props = {}, ...children) {
   const element = document.createElement(tag);
@@ -57,10 +56,7 @@ export function bind(root, actions) {
   }
 }
 
-/**
- * Download `data` as a file.
- * @param {string} name @param {BlobPart} data @param {string} type
- */
+/** Download `data` as a file. @param {string} name @param {BlobPart} data @param {string} type */
 export function download(name, data, type) {
   const href = URL.createObjectURL(new Blob([data], { type }));
   h("a", { href, download: name }).click();

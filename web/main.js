@@ -85,10 +85,7 @@ export class App extends EventTarget {
     byId("status").textContent = words;
   }
 
-  /**
-   * Run one task on the GPU at a time, so that measurements do not disturb each other.
-   * @param {() => Promise<unknown>} work
-   */
+  /** Run one task on the GPU at a time, so that measurements do not disturb each other. @param {() => Promise<unknown>} work */
   async exclusively(work) {
     if (this.#busy) throw new UnsupportedError("the GPU is busy with another measurement or product; stop it or wait");
     this.#busy = true;

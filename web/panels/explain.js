@@ -13,6 +13,7 @@ import { choosing, products, subjects } from "./subjects.js";
 import { trafficView } from "./traffic.js";
 
 /** @import { App } from "../main.js" */
+/** @import { Python } from "../bundle.js" */
 /** @import { Kernel, Tunable, RunRecord } from "../webmm.js" */
 /** @import { Subject } from "./subjects.js" */
 
@@ -40,7 +41,7 @@ export function setup(app, root) {
   const ablate = ablation(app, measuring);
   const chapter = chapterView(app, {
     runs: (name, ...names) =>
-      subject.load !== null && subject.op === name && names.every((each) => subject.stages.includes(each)),
+      subject.checked && subject.op === name && names.every((each) => subject.stages.includes(each)),
     measure: measureBoth,
   });
 
@@ -126,7 +127,16 @@ export function setup(app, root) {
   /** Show the panel for another size, element type or configuration. */
   function moved() {
     message.textContent = "";
-    refresh();
+    const { of } = kernel;
+    picture.hidden = of.grid === undefined;
+    if (!picture.hidden) paint(of);
+    traffic.show(kernel, problem(), speed());
+    const why = refused();
+    reason.textContent = why ? `Cannot run here: ${why}.` : "";
+    run.disabled = Boolean(why);
+    ablate.show(standard, kernel, !why);
+    sliders.classList.toggle("ineligible", Boolean(why));
+    void showCode();
   }
 
   function problem() {
@@ -155,40 +165,24 @@ export function setup(app, root) {
     return h("label", { class: "slider" }, label, input, span("hint", doc));
   }
 
-  function refresh() {
-    const { of } = kernel;
-    picture.hidden = of.grid === undefined;
-    if (!picture.hidden) {
-      const colours = legend(of, problem().dtype.itemsize, intensity(of, problem()));
-      const keys = colours.map(([kind, words]) => h("li", { class: `key-${kind}` }, words));
-      byId("explain-owner").textContent = owner_of(of);
-      byId("explain-drawing").replaceChildren(drawn(pictured(of, true)));
-      byId("explain-legend").replaceChildren(...keys);
-    }
-    traffic.show(kernel, problem(), speed());
-    const why = refused();
-    reason.textContent = why ? `Cannot run here: ${why}.` : "";
-    run.disabled = Boolean(why);
-    ablate.show(standard, kernel, !why);
-    sliders.classList.toggle("ineligible", Boolean(why));
-    void showCode();
+  /** Show a picture of a kernel's tile. @param {Python} of */
+  function paint(of) {
+    const colours = legend(of, problem().dtype.itemsize, intensity(of, problem()));
+    const keys = colours.map(([kind, words]) => h("li", { class: `key-${kind}` }, words));
+    byId("explain-owner").textContent = owner_of(of);
+    byId("explain-drawing").replaceChildren(drawn(pictured(of, true)));
+    byId("explain-legend").replaceChildren(...keys);
   }
 
   /** @returns {number | null} the measured speed of this configuration on this problem */
   function speed() {
-    const task = taskOf(problem());
-    const same = (/** @type {RunRecord} */ r) =>
-      (r.op ?? "gemm") === kernel.of.op &&
-      r.kernel === kernel.name &&
-      r.dtype === task.dtype &&
-      size_of(r) === size_of(task) &&
-      JSON.stringify(r.config) === JSON.stringify(kernel.config);
-    return app.measured.find(same)?.gflops ?? null;
+    const wanted = identityOf(device.record(kernel, taskOf(problem()), {}));
+    return app.measured.find((record) => identityOf(record) === wanted)?.gflops ?? null;
   }
 
   /** @returns {string | null} why the stage cannot run, or null if it can */
   function refused() {
-    return device.reason(kernel, problem()) ?? (subject.load ? null : "this page shows its code only");
+    return device.reason(kernel, problem()) ?? (subject.checked ? null : "this page shows its code only");
   }
 
   async function showCode() {
@@ -213,8 +207,7 @@ export function setup(app, root) {
     const [on, size, dtype] = [subject, sizes.value, dtypes.value];
     const bench = new Bench(device, { limit: 2 });
     return async (/** @type {Kernel} */ chosen) => {
-      const loading = /** @type {NonNullable<typeof on.load>} */ (on.load)(size, dtype);
-      const record = await bench.measure(chosen, loading);
+      const record = await bench.measure(chosen, on.load(size, dtype));
       if (record.status !== "ok") return record;
       const earlier = app.runs.find(({ name }) => name === RUN)?.records ?? [];
       app.addRun(RUN, [record, ...earlier]);
@@ -239,3 +232,7 @@ export function setup(app, root) {
     return words;
   }
 }
+
+/** @param {RunRecord} record @returns {string} what it measures */
+const identityOf = ({ op, variant, kernel, m, n, k, dtype, config }) =>
+  JSON.stringify([op, variant, kernel, m, n, k, dtype, config]);

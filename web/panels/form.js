@@ -4,7 +4,7 @@ import { exponent } from "../bundle/core.js";
 import { all, byId, options, say } from "../dom.js";
 import { compared, rowCase } from "../exhibits.js";
 import { Matrix, UnsupportedError, toNpy } from "../webmm.js";
-import { judge, operand, show, timed } from "./matrices.js";
+import { operand, show, timed } from "./matrices.js";
 import { available } from "./subjects.js";
 
 /** @import { App } from "../main.js" */
@@ -40,10 +40,10 @@ export function opForm(app) {
     const { scope, error, bound, first } = await compared(row, problem, host.floats(), numbers);
     const columns = numbers.length / host.rows;
     const words = `y is ${host.rows}×${columns} ${y.dtype}, computed by ${kernel.label} in ${took}.`;
-    judge(app, message, error <= bound, words, "y", first);
     const check = `${scope} compared; largest error is ${exponent(error)}, rounding explains up to ${exponent(bound)}`;
     const file = `${name.replace(":", "-")}-${host.rows}x${columns}`;
-    const shown = new Matrix(numbers, [host.rows, columns]);
-    show(result, file, () => toNpy(shown), check, shown, "y");
+    const c = new Matrix(numbers, [host.rows, columns]);
+    const about = { right: error <= bound, words, first, file, npy: () => toNpy(c), check, c, name: "y" };
+    show(app, message, result, about);
   }
 }

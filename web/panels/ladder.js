@@ -60,7 +60,7 @@ export function setup(app, root) {
   async function runLadder(bench) {
     const [size, dtype] = [sizes.value, dtypes.value];
     const [kernels, problem] = [subject.kernels(size, dtype), taskOf(subject.problem(size, dtype))];
-    const load = async () => /** @type {NonNullable<typeof subject.load>} */ (subject.load)(size, dtype);
+    const load = () => subject.load(size, dtype);
     progress.max = kernels.length;
     const announce = (/** @type {string} */ words) => {
       bars.update(records, "running");

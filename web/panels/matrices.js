@@ -20,18 +20,14 @@ export async function timed({ device: { pipelines } }, work, included = "upload 
   return [result, `${spent}, ${pipelines.count > compiled ? "compilation, " : ""}${included} included`];
 }
 
-/** Tell that a result is right, or that it is wrong. @param {App} app @param {HTMLElement} message @param {boolean} right @param {string} words for a right one @param {string} [name] of the result, and its first wrong element */
-export function judge(app, message, right, words, name = "C", first = "") {
-  const wrong = `${name} is wrong${first && ` (${first})`}: this browser or driver computes it incorrectly. Please report it, with the adapter's name.`;
-  app.tell(message, right ? words : wrong, !right);
-}
-
 /**
- * Show a result, what its check says, and buttons to download it.
- * @param {HTMLElement} result @param {string} file without its suffix @param {() => BlobPart} npy makes it @param {string} check
- * @param {Matrix} [c] unless it is too large to show @param {string} [name]
+ * Tell that a result is right, in words, or that it is wrong; show it, unless it is too large, what its check says, and buttons to download it.
+ * @param {App} app @param {HTMLElement} message @param {HTMLElement} result
+ * @param {{right: boolean, words: string, first?: string, file: string, npy: () => BlobPart, check: string, c?: Matrix, name?: string}} of `first` wrong element, `file` without its suffix
  */
-export function show(result, file, npy, check, c, name = "C") {
+export function show(app, message, result, { right, words, first, file, npy, check, c, name = "C" }) {
+  const wrong = `${name} is wrong${first ? ` (${first})` : ""}: this browser or driver computes it incorrectly. Please report it, with the adapter's name.`;
+  app.tell(message, right ? words : wrong, !right);
   const asNpy = () => download(`${file}.npy`, npy(), "application/octet-stream");
   const asCsv = () => c && download(`${file}.csv`, toCsv(c), "text/csv");
   const buttons = [button("Download .npy", asNpy, { id: "download-npy" })];

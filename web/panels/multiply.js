@@ -5,7 +5,7 @@ import { FORMS } from "../bundle/ops.js";
 import { all, bind, byId, options as listed, say } from "../dom.js";
 import { call, dataclasses } from "../python.js";
 import { Checker, Matrix, errorBound, problemOf, toNpy } from "../webmm.js";
-import { judge, operand, show, timed, transposed } from "./matrices.js";
+import { operand, show, timed, transposed } from "./matrices.js";
 import { productOptions } from "./options.js";
 
 /** @import { App } from "../main.js" */
@@ -58,10 +58,10 @@ export function setup(app, root) {
     const bound = errorBound(problem.k, c.dtype, rounding, epilogue?.activation);
     const { label } = kernelOf(app, problem, asked, epilogue);
     const words = `C is ${c.rows}×${c.columns} ${c.dtype}, computed by ${label} in ${took}.`;
-    judge(app, message, error <= bound, words);
     const scale = epilogue ? "(|alpha||A||B| + |bias|)" : "|A||B|";
     const check = `${checker.scope} ${within(error, scale, bound)}`;
-    show(result, `product-${c.rows}x${c.columns}`, () => toNpy(c), check, c);
+    const file = `product-${c.rows}x${c.columns}`;
+    show(app, message, result, { right: error <= bound, words, file, npy: () => toNpy(c), check, c });
   }
 
   /** @param {Matrix | NpyFile} x @param {Matrix | NpyFile} y */
@@ -71,9 +71,10 @@ export function setup(app, root) {
       say(message, `Multiplying … ${done} of ${total} pieces`);
     const work = () => multiplyFiles(app, [x, y], options.asked(x.rows, y.columns), progress);
     const [{ c, checked, error, bound }, took] = await timed(app, work, "files and check");
-    judge(app, message, error <= bound, `C is ${c.rows}×${c.columns} ${c.dtype}, computed piece by piece in ${took}.`);
+    const words = `C is ${c.rows}×${c.columns} ${c.dtype}, computed piece by piece in ${took}.`;
     const check = `${checked} elements ${within(error, "|alpha||A||B|", bound)}`;
-    show(result, `product-${c.rows}x${c.columns}`, () => c.blob, check);
+    const file = `product-${c.rows}x${c.columns}`;
+    show(app, message, result, { right: error <= bound, words, file, npy: () => c.blob, check });
   }
 }
 

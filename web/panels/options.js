@@ -44,26 +44,20 @@ export function productOptions(app) {
   /** @param {number} rows of C @param {number} columns of C @returns {Asked} throws ProblemError if alpha or a bias value is not a number */
   function asked(rows, columns) {
     const given = options();
-    if (Number.isNaN(given.alpha)) throw new ProblemError(`alpha must be a number, not “${alpha.value}”`);
-    const type = /** @type {DType} */ (dtype.value);
-    const epilogue = { alpha: given.alpha ?? 1, activation: activation.value, bias: null, per: "" };
-    if (!bias.value)
-      return { dtype: type, options: given, ...((epilogue.alpha !== 1 || epilogue.activation) && { epilogue }) };
-    const numbers = biasOf(bias.value === "row" ? rows : columns);
-    const shape = bias.value === "row" ? [numbers.length, 1] : [numbers.length];
-    const stored = HostArray.from(numbers, { shape }).as(type);
-    return {
-      dtype: type,
-      options: { ...given, bias: stored },
-      epilogue: { ...epilogue, bias: stored.floats(), per: bias.value },
-    };
+    const [{ alpha: factor = 1 }, type] = [given, /** @type {DType} */ (dtype.value)];
+    if (Number.isNaN(factor)) throw new ProblemError(`alpha must be a number, not “${alpha.value}”`);
+    if (bias.value) given.bias = biasOf(bias.value === "row" ? rows : columns).as(type);
+    const added = given.bias?.floats() ?? null;
+    const epilogue = { alpha: factor, activation: activation.value, bias: added, per: bias.value };
+    const isPlain = factor === 1 && !activation.value && !bias.value;
+    return { dtype: type, options: given, ...(!isPlain && { epilogue }) };
   }
 
-  /** @param {number} count @returns {Float32Array} the values typed in, or `count` random ones */
+  /** @param {number} count @returns {HostArray} the values typed in, or `count` random ones */
   function biasOf(count) {
-    if (!values.value.trim()) return Matrix.random(1, count, 3).floats();
     try {
-      return parseCsv(values.value).floats();
+      const numbers = values.value.trim() ? parseCsv(values.value).floats() : Matrix.random(1, count, 3).floats();
+      return HostArray.from(numbers, { shape: bias.value === "row" ? [numbers.length, 1] : [numbers.length] });
     } catch (error) {
       throw new ProblemError(`bias: ${inWords(error)}`);
     }

@@ -12,13 +12,13 @@ import { inWords } from "../webmm.js";
 /** @import { Kernel, Problem } from "../webmm.js" */
 /**
  * An op: `steps` of its ladder, whose `kernels` are run, and all its `stages`. Sizes and element types are options of lists;
- * `usual` are the places of the sizes to begin with, of the ladder and of a stage. `load` is null if this page cannot check the stages.
+ * `usual` are the places of the sizes to begin with, of the ladder and of a stage. `checked` tells whether the page can run and check the stages.
  * @typedef {{
  *   op: string, steps: Step[], stages: string[], first: string, sizes: (string | [string, string])[],
  *   usual: () => [ladder: number, stage: number], dtypes: string[],
  *   problem: (size: string, dtype: string) => Python, kernel: (stage: string, size: string, dtype: string) => Kernel,
  *   kernels: (size: string, dtype: string) => Kernel[], offered?: (stage: string) => Kernel[] | undefined,
- *   load: ((size: string, dtype: string) => Promise<Inputs>) | null,
+ *   load: (size: string, dtype: string) => Promise<Inputs>, checked: boolean,
  * }} Subject
  */
 /** @typedef {{title: string, load: () => Promise<Subject>}} Choice */
@@ -80,6 +80,7 @@ export function products(app) {
     kernel: (stage) => device.stage(stage),
     kernels: (size, dtype) => bundle.stages.map((name) => device.stage(name, task(size, dtype))),
     offered: (stage) => device.kernels.get(stage),
+    checked: true,
     load: (size, dtype) => Operands.random(device, task(size, dtype)),
   };
 }

@@ -72,17 +72,10 @@ export function setup(app, root) {
       for (let turn = 0; left.length > 0 && !bench.signal?.aborted; turn++) {
         progress.value = (performance.now() - started) / 1e3 / Number(budget.value);
         if (progress.value >= 1) return;
-        /** @type {Kernel[]} */
-        const [kernel] = left.splice(
-          upcoming(
-            left.map(({ of }) => of),
-            best?.of ?? null,
-            turn,
-          ),
-          1,
-        );
+        const kernels = left.map(({ of }) => of);
+        const [kernel] = left.splice(upcoming(kernels, best?.of ?? null, turn), 1);
         say(message, `${turn + 1} of ${total}: ${kernel.label} …${best_so_far(records)}`);
-        const record = await bench.run(kernel, operands, { slowerThan: 2.5 * least + 0.001 });
+        const record = await bench.run(kernel, operands, 2.5 * least + 0.001);
         const seconds = (record.median_us ?? Infinity) / 1e6;
         if (seconds < least) [best, least] = [kernel, seconds];
         records.push(record);
