@@ -4,13 +4,13 @@ import { Checker, errorBound } from "./check.js";
 import { orFree } from "./engine/guard.js";
 import { wall } from "./engine/timing.js";
 import { DeviceLostError, ShaderError, TimeoutError, UnsupportedError, inWords } from "./errors.js";
-import { ELEMENTS, HostArray } from "./host.js";
+import { ELEMENTS } from "./host.js";
 import { Matrix } from "./matrix.js";
 import { within } from "./webmm.js";
 
-/** @import { Device, DeviceArray, Kernel, Problem, RunRecord, Roofline, Launch, Task } from "./webmm.js" */
+/** @import { Device, DeviceArray, Kernel, Problem, RunRecord, Roofline, Launch, Python, Task } from "./webmm.js" */
+/** @import { ElementType, HostArray } from "./host.js" */
 /** @import { Pasted } from "./pasted.js" */
-/** @import { Python } from "./bundle.js" */
 /** @typedef {Kernel | Pasted} Runnable */
 /** @typedef {{wrong: string | null, max_error: number | null, error_bound: number}} Verdict `wrong` describes the error of a wrong result, and is null otherwise */
 
@@ -23,10 +23,8 @@ const DEFAULT_LIMIT = 0.75; // seconds; a kernel whose run is predicted to take 
 export const written = (problem) => problem.buffers().find((/** @type {Python} */ { written }) => written);
 
 /** @param {Device} device @param {ArrayBuffer} bytes @param {any} extent of a problem's buffer @returns {Promise<DeviceArray>} an array of these bytes as that buffer */
-export const filled = (device, bytes, { dtype, end }) =>
-  device.array(
-    new HostArray(ELEMENTS[/** @type {keyof typeof ELEMENTS} */ (dtype.name)].over(bytes, end), [end], dtype.name),
-  );
+export const filled = (device, bytes, { dtype: { name }, end }) =>
+  device.array(ELEMENTS[/** @type {ElementType} */ (name)].over(bytes, end), { dtype: name });
 
 /** @param {Python} problem @returns {Task & {op: string, flops: number}} its fields in a record */
 export function taskOf(problem) {

@@ -5,9 +5,7 @@ import { MEANINGS, breather, spread } from "./check.js";
 import { list, provide } from "./python.js";
 import { Matrix } from "./webmm.js";
 
-/** @import { Python } from "./bundle.js" */
-/** @import { HostArray } from "./host.js" */
-/** @import { Device } from "./webmm.js" */
+/** @import { Device, HostArray, Python } from "./webmm.js" */
 
 const COMPARED = 2 ** 20; // elements of which every row is compared; of larger arrays evenly spread rows
 

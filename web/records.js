@@ -5,7 +5,6 @@ import { json, provide } from "./python.js";
 
 /** @import { Bundle, Python } from "./bundle.js" */
 /** @import { Config } from "./kernels.js" */
-/** @import { Task } from "./problems.js" */
 /** @typedef {"ok" | "unsupported" | "compile" | "runtime" | "incorrect" | "timeout" | "skipped"} Status */
 /**
  * One measurement, or the reason why there is none, in the schema webmm.records/1.
@@ -66,41 +65,33 @@ export async function toFragment(records) {
 
 /** @param {string} fragment @param {Bundle} bundle @returns {Promise<RunRecord[]>} throws ProblemError for a damaged link */
 export async function fromFragment(fragment, bundle) {
-  let text;
-  try {
-    const binary = atob(fragment.replaceAll("-", "+").replaceAll("_", "/"));
-    text = await unpack(Uint8Array.from(binary, (c) => c.charCodeAt(0)));
-  } catch (error) {
-    throw error instanceof ProblemError
-      ? error
-      : new ProblemError("the link's results are damaged; ask for the link again");
-  }
+  const text = await unpacked(fragment).catch((error) => {
+    if (error instanceof ProblemError) throw error;
+    throw new ProblemError("the link's results are damaged; ask for the link again");
+  });
   return fromJson(text, bundle);
 }
 
-/** @param {Uint8Array<ArrayBuffer>} bytes @returns {Promise<string>} */
-async function unpack(bytes) {
-  let [given, size] = [0, 0];
+/** @param {string} fragment @returns {Promise<string>} */
+async function unpacked(fragment) {
+  const binary = atob(fragment.replaceAll("-", "+").replaceAll("_", "/"));
+  const bytes = Uint8Array.from(binary, (c) => c.charCodeAt(0));
+  let [given, size, text] = [0, 0, ""];
   const pieces = new ReadableStream({
     pull(controller) {
       if (given < bytes.length) controller.enqueue(bytes.subarray(given, (given += PIECE)));
       else controller.close();
     },
   });
-  /** @type {TransformStream<Uint8Array, Uint8Array>} */
-  const limited = new TransformStream({
-    transform(piece, controller) {
-      size += piece.length;
-      if (size <= MAX_UNPACKED) controller.enqueue(piece);
-      else controller.terminate();
-    },
-  });
-  const unpacked = pieces.pipeThrough(new DecompressionStream("deflate-raw")).pipeThrough(limited);
-  const text = await new Response(unpacked).text();
-  if (size > MAX_UNPACKED) {
-    throw new ProblemError(
-      `the link unpacks to more than ${MAX_UNPACKED / 2 ** 20} MiB, more than any run's results; ask for the link again`,
-    );
+  const reader = pieces.pipeThrough(new DecompressionStream("deflate-raw")).getReader();
+  const decoder = new TextDecoder();
+  for (let read = await reader.read(); !read.done; read = await reader.read()) {
+    size += read.value.length;
+    if (size > MAX_UNPACKED) {
+      const most = `${MAX_UNPACKED / 2 ** 20} MiB, more than any run's results`;
+      throw new ProblemError(`the link unpacks to more than ${most}; ask for the link again`);
+    }
+    text += decoder.decode(read.value, { stream: true });
   }
-  return text;
+  return text + decoder.decode();
 }

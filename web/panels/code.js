@@ -4,8 +4,7 @@ import { all, byId, h, say } from "../dom.js";
 import { inWords } from "../webmm.js";
 
 /** @import { App } from "../main.js" */
-/** @import { Kernel } from "../webmm.js" */
-/** @import { Python } from "../bundle.js" */
+/** @import { Kernel, Python } from "../webmm.js" */
 
 /** @param {App} app */
 export function codeView({ bundle }) {

@@ -13,8 +13,7 @@ import { choosing, products, subjects } from "./subjects.js";
 import { trafficView } from "./traffic.js";
 
 /** @import { App } from "../main.js" */
-/** @import { Python } from "../bundle.js" */
-/** @import { Kernel, Tunable, RunRecord } from "../webmm.js" */
+/** @import { Kernel, Python, RunRecord, Tunable } from "../webmm.js" */
 /** @import { Subject } from "./subjects.js" */
 
 const RUN = "stages run in Explain, this browser";

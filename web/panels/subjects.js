@@ -7,9 +7,8 @@ import { inWords } from "../webmm.js";
 
 /** @import { App } from "../main.js" */
 /** @import { Inputs } from "../bench.js" */
-/** @import { Python } from "../bundle.js" */
 /** @import { Step } from "../charts.js" */
-/** @import { Kernel, Problem } from "../webmm.js" */
+/** @import { Kernel, Problem, Python } from "../webmm.js" */
 /**
  * An op: `steps` of its ladder, whose `kernels` are run, and all its `stages`. Sizes and element types are options of lists;
  * `usual` are the places of the sizes to begin with, of the ladder and of a stage. `checked` tells whether the page can run and check the stages.

@@ -4,8 +4,7 @@ import { facts, intensity, place, roof } from "../bundle/drawings.js";
 import { all, byId, drawn, h, say } from "../dom.js";
 
 /** @import { App } from "../main.js" */
-/** @import { Kernel } from "../webmm.js" */
-/** @import { Python } from "../bundle.js" */
+/** @import { Kernel, Python } from "../webmm.js" */
 
 /** @param {App} app */
 export function trafficView(app) {
