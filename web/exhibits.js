@@ -22,9 +22,8 @@ export async function compared(row, problem, x, y) {
   const { dtype } = written(problem);
   const rows = spread(m * k, Math.max(1, Math.floor(COMPARED / n)));
   const scope = rows.length === m * k ? "every result" : `the results of ${rows.length.toLocaleString("en")} rows`;
-  let [error, first] = [0, ""];
+  let [error, first, infinite] = [0, "", 0];
   const breath = breather();
-  let infinite = 0;
   for (const at of rows) {
     const [i, j] = [Math.floor(at / k), at % k];
     const values = Array.from({ length: n }, (_, place) => x[(i * n + place) * k + j]);

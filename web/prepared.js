@@ -2,13 +2,12 @@
 
 import { Inputs, filled } from "./bench.js";
 import { breathe } from "./check.js";
-import { toHalf } from "./half.js";
-import { ELEMENTS } from "./host.js";
+import { HostArray } from "./host.js";
 import { Kernel } from "./kernels.js";
 
 /** @import { Device } from "./webmm.js" */
 /** @import { Runnable, Verdict } from "./bench.js" */
-/** @import { ElementType, HostArray } from "./host.js" */
+/** @import { ElementType } from "./host.js" */
 /** @typedef {{name: string, dtype: ElementType, count: number, start: number, low: number, high: number}} Input */
 /** An entry of bundle/ladders.js: a translated problem, its inputs, the fingerprint of its result, and the kernels of its ladder. @typedef {{problem: any, inputs: Input[], fingerprint: number, kernels: any[]}} Known */
 
@@ -23,21 +22,18 @@ function mix(x) {
   return (x ^ (x >>> 16)) >>> 0;
 }
 
-/** Generate an input. @param {Input} input @returns {Promise<ArrayBuffer>} its elements */
-export async function draw({ dtype, count, start, low, high }) {
-  const { itemsize, over } = ELEMENTS[dtype];
-  const bytes = new ArrayBuffer(count * itemsize);
-  const elements = over(bytes, count);
-  const stored = dtype === "float16" ? toHalf : (/** @type {number} */ value) => value;
+/** @param {Input} input @returns {Promise<ArrayBuffer>} its elements */
+async function drawn({ dtype, count, start, low, high }) {
+  const integers = new Int32Array(count);
   for (let i = 0; i < count; i++) {
-    elements[i] = stored(low + (mix(i + start) % (high - low + 1)));
+    integers[i] = low + (mix(i + start) % (high - low + 1));
     if (i % CHUNK === CHUNK - 1) await breathe();
   }
-  return bytes;
+  return /** @type {ArrayBuffer} */ (HostArray.from(integers, { dtype }).data.buffer);
 }
 
 /** @param {Uint8Array | Uint16Array | Uint32Array} bits of the elements, 64-bit ones as two words @returns {number} a 32-bit hash of all elements and their positions */
-export function fingerprint(bits) {
+function fingerprint(bits) {
   let sum = 0;
   for (let i = 0; i < bits.length; i++) sum = (sum + mix(bits[i] ^ mix(i))) >>> 0;
   return sum;
@@ -80,7 +76,7 @@ export class PreparedCase extends Inputs {
     const extents = this.of.buffers();
     return this.fill(this.known.inputs, async (input) => {
       const extent = extents.find(({ name }) => name === input.name);
-      return filled(this.device, await draw(input), extent);
+      return filled(this.device, await drawn(input), extent);
     });
   }
 
