@@ -34,11 +34,8 @@ export const MEANINGS = {
 /** @param {number} x @returns {number} the error function, to 1.5e-7 (Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26) */
 function erf(x) {
   const t = 1 / (1 + 0.3275911 * Math.abs(x));
-  const tail =
-    t *
-    (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))) *
-    Math.exp(-x * x);
-  return Math.sign(x) * (1 - tail);
+  const series = 0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)));
+  return Math.sign(x) * (1 - t * series * Math.exp(-x * x));
 }
 
 /** @param {number} k @param {string} dtype @param {Rounding} rounding of the result's type @param {string} [activation] @returns {number} the largest error that rounding explains, as a multiple of |A|·|B| */

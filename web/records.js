@@ -12,9 +12,8 @@ import { json, provide } from "./python.js";
  *   op: string, kernel: string, m: number, n: number, k: number, batch: number, dtype: string, engine: string,
  *   adapter: string, backend: string, driver: string, version: string, config: Config, layout: string, variant: string,
  *   status: Status, reason: string | null, median_us: number | null, best_us: number | null, spread_us: number | null,
- *   samples: number | null, gflops: number | null,
- *   clock: string | null, max_error: number | null, error_bound: number | null, peak_fraction: number | null,
- *   call_us?: number,
+ *   samples: number | null, gflops: number | null, clock: string | null, max_error: number | null,
+ *   error_bound: number | null, peak_fraction: number | null, call_us?: number,
  * }} RunRecord `call_us` is not part of the schema: the wall-clock time of one call until its result is available
  */
 

@@ -169,15 +169,11 @@ function heatMap(c, name) {
   return div("heat-frame", canvas, legend);
 }
 
-const [LOW, MIDDLE, HIGH] = [
-  [29, 78, 216],
-  [245, 245, 244],
-  [194, 65, 12],
-]; // as of .scale in style.css
+const SCALE = { low: [29, 78, 216], middle: [245, 245, 244], high: [194, 65, 12] }; // as of .scale in style.css
 
 /** @param {number} value from -1 to 1; anything else is grey @returns {number[]} */
 function colour(value) {
   if (!Number.isFinite(value)) return [120, 113, 108, 255];
-  const end = value < 0 ? LOW : HIGH;
-  return [...MIDDLE.map((middle, i) => middle + (end[i] - middle) * Math.abs(value)), 255];
+  const end = value < 0 ? SCALE.low : SCALE.high;
+  return [...SCALE.middle.map((middle, i) => middle + (end[i] - middle) * Math.abs(value)), 255];
 }
