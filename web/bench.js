@@ -177,11 +177,7 @@ export class Bench {
   /** Check and time a kernel on a case of its own, which is freed at the end. @param {Runnable} kernel @param {Promise<Inputs>} loading */
   async measure(kernel, loading) {
     const on = await loading;
-    try {
-      return await this.run(kernel, on);
-    } finally {
-      on.free();
-    }
+    return this.run(kernel, on).finally(() => on.free());
   }
 
   /** @param {Runnable} kernel @param {Inputs} on @returns {Promise<string | null>} why the kernel is skipped, or null */

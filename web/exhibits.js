@@ -56,9 +56,11 @@ function errorOf(got, expected, unit, { eps, tiny }) {
 
 /**
  * A problem with one input, whose result the row's reference checks.
- * @param {Device} device @param {Python} row @param {Python} problem @param {Matrix} [host] the input, by default a random one
+ * @param {Device} device @param {Python} row @param {Python} problem @param {Matrix} [x] the input, by default a random one
  */
-export function rowCase(device, row, problem, host = randomOf(problem)) {
+export function rowCase(device, row, problem, x) {
+  const [m, n, k] = problem.sizes;
+  const host = x ?? Matrix.random(m, n * k, 1, problem.dtype.name);
   const check = async (/** @type {HostArray} */ y) => {
     const { error, bound, first } = await compared(row, problem, host.floats(), y.floats());
     const words = `the largest error is ${error.toExponential(2)}; rounding explains at most ${bound.toExponential(2)}`;
@@ -66,9 +68,4 @@ export function rowCase(device, row, problem, host = randomOf(problem)) {
     return { wrong, max_error: error, error_bound: bound };
   };
   return new Inputs(device, problem, check).fill([host], (each) => device.array(each));
-}
-
-/** @param {Python} problem */
-function randomOf({ sizes: [m, n, k], dtype }) {
-  return Matrix.random(m, n * k, 1, dtype.name);
 }

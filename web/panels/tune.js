@@ -48,7 +48,8 @@ export function setup(app, root) {
   /** @param {Bench} bench @param {Problem} problem */
   async function collect(bench, problem) {
     bench.roofline = await app.roofline();
-    await tune(bench, problem);
+    const operands = await Operands.random(device, problem);
+    await tune(bench, problem, operands).finally(() => operands.free());
     const best = fastest(records);
     if (!best) return say(message, "No kernel could run at this size on this device.", true);
     app.keepTuned([best]);
@@ -59,30 +60,25 @@ export function setup(app, root) {
   /**
    * Search the page's configurations for the fastest within the time limit: the recommended ones first, then neighbours of
    * the best so far, and every third time another one.
-   * @param {Bench} bench @param {Problem} problem
+   * @param {Bench} bench @param {Problem} problem @param {Operands} operands
    */
-  async function tune(bench, problem) {
-    const operands = await Operands.random(device, problem);
+  async function tune(bench, problem, operands) {
     const started = performance.now();
     const left = untried(device, problem);
     const total = left.length;
     let best = /** @type {Kernel | null} */ (null);
     let least = Infinity; // its seconds
-    try {
-      for (let turn = 0; left.length > 0 && !bench.signal?.aborted; turn++) {
-        progress.value = (performance.now() - started) / 1e3 / Number(budget.value);
-        if (progress.value >= 1) return;
-        const kernels = left.map(({ of }) => of);
-        const [kernel] = left.splice(upcoming(kernels, best?.of ?? null, turn), 1);
-        say(message, `${turn + 1} of ${total}: ${kernel.label} …${best_so_far(records)}`);
-        const record = await bench.run(kernel, operands, 2.5 * least + 0.001);
-        const seconds = (record.median_us ?? Infinity) / 1e6;
-        if (seconds < least) [best, least] = [kernel, seconds];
-        records.push(record);
-        result.replaceChildren(tableOf(outstanding(records), outcomes(records)));
-      }
-    } finally {
-      operands.free();
+    for (let turn = 0; left.length > 0 && !bench.signal?.aborted; turn++) {
+      progress.value = (performance.now() - started) / 1e3 / Number(budget.value);
+      if (progress.value >= 1) return;
+      const kernels = left.map(({ of }) => of);
+      const [kernel] = left.splice(upcoming(kernels, best?.of ?? null, turn), 1);
+      say(message, `${turn + 1} of ${total}: ${kernel.label} …${best_so_far(records)}`);
+      const record = await bench.run(kernel, operands, 2.5 * least + 0.001);
+      const seconds = (record.median_us ?? Infinity) / 1e6;
+      if (seconds < least) [best, least] = [kernel, seconds];
+      records.push(record);
+      result.replaceChildren(tableOf(outstanding(records), outcomes(records)));
     }
   }
 
