@@ -7,10 +7,7 @@ import { highlighted } from "./code.js";
 
 /** @import { App } from "../main.js" */
 
-/**
- * @param {App} app
- * @param {{runs: (op: string, ...stages: string[]) => boolean, measure: (name: string, follows: string) => Promise<string>}} panel whether it runs these stages of an op, and how to measure a stage and the one that it follows
- */
+/** `runs` tells whether the panel runs these stages of an op; `measure` measures a stage and the one that it follows. @param {App} app @param {{runs: (op: string, ...stages: string[]) => boolean, measure: (name: string, follows: string) => Promise<string>}} panel */
 export function chapterView(app, { runs, measure }) {
   const { bundle } = app;
   const [element, above] = [byId("chapter"), byId("chapter-gain")];
