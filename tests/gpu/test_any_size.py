@@ -249,7 +249,7 @@ def test_long_dispatches_are_cut(device, monkeypatch):
     device.plans.clear()  # the plan of the call above
     ran, run = [], Device.run
     monkeypatch.setattr(Device, "run", lambda *given: ran.append(given[2]) or run(*given))
-    monkeypatch.setattr("webmm.calls.pieces.dispatch_limits", lambda device: Limits(2**27, 2.0**24))
+    monkeypatch.setattr("webmm.choose.limits.dispatch_limits", lambda device: Limits(2**27, 2.0**24))
     monkeypatch.setattr(Slots, "take", None)  # pieces of the result are aligned for bindings: no copies
     products = webmm.qmatmul(a, b, 1, 0, 1, 0, out_dtype="int32"), webmm.qmatmul_weights(x, weights)
     monkeypatch.undo()
