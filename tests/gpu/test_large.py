@@ -129,7 +129,7 @@ def test_a_matrix_as_the_bias(device, cls):
 
 def test_long_dispatches_are_cut(device, monkeypatch):
     a, b = whole(300, 70), whole(70, 310)
-    monkeypatch.setattr("webmm.calls.product.dispatch_limits", lambda *_: Limits(2**27, 2.0**20))
+    monkeypatch.setattr("webmm.choose.dispatches.dispatch_limits", lambda *_: Limits(2**27, 2.0**20))
     np.testing.assert_array_equal(webmm.matmul(a, b, device=device, activation="relu"), np.maximum(a @ b, 0))
 
 
