@@ -238,10 +238,25 @@ def test_the_choice_by_shape_and_dtype(device):
     assert [divided(8, 1, width=n, value_width=n)[1] for n in (80, 96, 256)] == [2, 4, 4], "80 columns are padded"
     assert [divided(8, 1, dtype=F32, width=n, value_width=n)[1] for n in (64, 80, 256)] == [4, 4, 2]
     assert divided(8, 1, keys=300) == (256, 4, 4), "each workgroup has a step of keys"
+
+    def teams(heads, tokens, width, keys=None, causal=False, device=able):
+        asked = plain((1, heads, tokens, keys or tokens, width), F32, causal)
+        kernel = next(on_gpus(asked, by(device)))
+        return kernel.bq, kernel.bk, kernel.span, kernel.direct, kernel.unroll
+
+    assert [teams(12, 1024, width) for width in (64, 128)] == [(32, 32, span, "v", 4) for span in (16, 32)]
+    assert [teams(2, 1111, width)[:4] for width in (64, 80, 128)] == [
+        (32, bk, 32, way) for bk, way in ((64, "v"), (32, "none"), (64, "v"))
+    ]
+    assert [teams(4, 128, 64), teams(2, 300, 256)] == [(16, 64, 32, "v", 4)] * 2, "most multiprocessors are idle"
+    assert [teams(8, 64, 64), teams(1, 62, 64, 960, True)] == [(16, 32, 32, "v", 2)] * 2, (
+        "no more than 64 keys are seen"
+    )
     limited = replace(able, subgroup_size=16, limits=offered | {"max-compute-workgroup-storage-size": 32768})
     shared = replace(plain((1, 32, 1, 4096, 128), F16), kv_heads=8)
     fitting = next(kernel for kernel in on_gpus(shared, by(limited)) if kernel.check(shared, limited) is None)
     assert (fitting.name, fitting.size, fitting.splits) == ("decode", 128, 64), "256 take 33,280 bytes"
+    assert teams(2, 1111, 64, device=limited)[:2] == (32, 32), "tiles of 64 keys take 39,936 bytes"
     without = replace(able, matrix_shapes=frozenset(), subgroup_size=0)
     assert {kernel.name for kernel in on_gpus(plain((1, 8, 1, 4096, 64), F16), by(without))} == {"blocked"}
     assert MatrixUnit().unsuited(plain((1, 8, 64, 64, 64), F32)) == "multiplies float16, not float32"
