@@ -19,7 +19,7 @@ from webmm.page.script.program import Program
 from webmm.wgsl.render import environment, shader_folder
 
 EXPORTS: dict[str, tuple[str, ...]] = {
-    "webmm.arguments.arrays": ("broadcast_shape", "element_of"),
+    "webmm.arguments.arrays": ("broadcast_shape",),
     "webmm.arguments.buffers": ("check_buffers",),
     "webmm.arguments.pieces": ("in_place",),
     "webmm.arguments.products": (
@@ -42,10 +42,10 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         *("BATCH_TIME", "COLD", "MIN_SAMPLES", "SAMPLE_TIME", "Timing", "WAKE", "WARM_UP", "duration", "sample_count"),
     ),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
-    "webmm.wgsl.epilogues": ("ACTIVATIONS", "Applied", "BIASES", "Terms", "activation_name"),
+    "webmm.wgsl.epilogues": ("ACTIVATIONS", "Applied", "BIASES", "Terms"),
     "webmm.wgsl.functions": ("Function", "Link", "OWN"),
     "webmm.kernels": ("STAGES", "configure", "kernel_class"),
-    "webmm.kernels.base": (*("INDEX_LIMIT", "LOOP_LIMIT", "MatrixShape", "Scratch", "Texture", "features", "fold"),),
+    "webmm.kernels.base": ("INDEX_LIMIT", "MatrixShape", "Scratch", "features", "fold"),
     "webmm.kernels.traffic": ("moved",),
     "webmm.kernels.subgroups": ("pinned",),
     "webmm.page.browser": (
@@ -61,7 +61,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.problems.elementwise": ("Elementwise",),
     "webmm.problems.gemm": ("PRECISIONS", "Gemm", "gemm"),
     "webmm.problems.normalise": ("NORMALISATIONS", "Normalisation", "check_normalised"),
-    "webmm.problems.product": ("Operand", "layout_of"),
+    "webmm.problems.product": ("Operand",),
     "webmm.problems.reduce": (
         "DECLARED",
         "OPERATIONS",
@@ -74,7 +74,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.measure.records": ("Record",),
     "webmm.measure.roofline": ("BINDINGS", "COPY_WORKGROUP", "copy_bytes", "fma_variants"),
     "webmm.page.tables": ("bars", "explained", "fastest", "found", "results", "step"),
-    "webmm.text": ("exponent", "figures", "nbytes", "percent"),
+    "webmm.text": ("exponent", "figures", "nbytes"),
     "webmm.wgsl.render": ("ENTRY_POINT", "params_bytes", "render", "tidy"),
 }
 # Attributes that translated code reads of the modules of `choose`, and of objects that JavaScript passes in: devices,
@@ -123,7 +123,7 @@ LATE: dict[str, tuple[Name, ...]] = {
         {
             "webmm.arguments.products": ("weighted_of",),
             "webmm.arguments.quantized": ("weighted_shape",),
-            "webmm.problems.weights": ("BITS", "BLOCKS", "WeightOnly"),
+            "webmm.problems.weights": ("WeightOnly",),
         },
     ),
     "export.js": (Name("webmm.wgsl.export", "stage"),),
