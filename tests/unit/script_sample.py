@@ -314,3 +314,24 @@ def caches() -> Any:
 
 def _defaults(a: int, b: int = 10, *, c: int = 20) -> int:
     return a + b + c
+
+
+def slow(x: int) -> int:
+    """Return the next number; JavaScript has it of its own, and awaits it."""
+    return x + 1
+
+
+def _later(x: int) -> int:
+    return slow(x) if x < 3 else _later(x - 1)
+
+
+def waiting() -> Any:
+    """Functions that wait, directly and through others, in loops, comprehensions and functions within functions."""
+
+    def twice(x: int) -> int:
+        return slow(slow(x))
+
+    total = 0
+    for x in range(3):
+        total += _later(x) if slow(x) > 1 else 10
+    return total, [twice(x) for x in range(4) if x], tuple(slow(x) for x in (5, 6)), max(slow(1), 1), _later(5)

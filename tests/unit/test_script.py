@@ -8,14 +8,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jinja2
 import pytest
 
 from tests.unit import script_sample
-from webmm.page.script import names, runtime, templates
+from webmm.page.script import names, runtime, templates, waiting
 from webmm.page.script.names import Name, ScriptError
 from webmm.page.script.program import Program
 
@@ -64,6 +64,36 @@ def test_every_construct_gives_the_same_result(folder: Path) -> None:
     for name, line in zip(FUNCTIONS, found, strict=True):
         expected = getattr(script_sample, name)()
         assert json.loads(line) == json.loads(json.dumps(expected)), name
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let JavaScript have a function that returns a promise."""
+    monkeypatch.setattr(names, "PROVIDED", (f"{SAMPLE}.slow",))
+    monkeypatch.setattr(waiting, "AWAITED", (f"{SAMPLE}.slow",))
+    waiting.waits.cache_clear()
+    yield
+    waiting.waits.cache_clear()
+
+
+@pytest.mark.usefixtures("slow")
+def test_functions_that_wait_are_awaited(folder: Path) -> None:
+    program = Program([Name(SAMPLE, "waiting")])
+    (folder / "bundle" / "core.js").write_text(program.texts({"core.js": program.entries})["core.js"])
+    head = 'import * as $ from "./python.js";\nimport * as core from "./bundle/core.js";\n'
+    provided = f"$.provide('{SAMPLE}.slow', async (x) => x + 1);\n"
+    told = node(folder, head + provided + "console.log(JSON.stringify(await core.waiting()));")
+    assert json.loads(told) == json.loads(json.dumps(script_sample.waiting()))
+
+
+@pytest.mark.usefixtures("slow")
+@pytest.mark.parametrize(
+    "body", ["return lambda y: slow(y)", "return x and slow(x)", "return (slow(y) for y in x)", "yield slow(x)"]
+)
+def test_what_cannot_wait_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    translate = translated(tmp_path, monkeypatch, f"from {SAMPLE} import slow\n\n\ndef f(x):\n    {body}\n")
+    with pytest.raises(ScriptError, match=r"given\.py:\d: .* waits?"):
+        translate()
 
 
 def test_a_python_only_function_must_be_provided(folder: Path) -> None:

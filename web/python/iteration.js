@@ -146,3 +146,10 @@ export function rebound(x) {
   if (Array.isArray(x) || x instanceof Dict) throw new TypeError_("+= is not supported for lists and dicts");
   return x;
 }
+
+/** @template T, U @param {Iterable<T>} values @param {(x: T) => Promise<U>} f @returns {Promise<U[]>} the results, each awaited before the next call */
+export async function awaited(values, f) {
+  const found = [];
+  for (const each of values) found.push(await f(each));
+  return found;
+}

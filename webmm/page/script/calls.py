@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from webmm.page.script import runtime
 from webmm.page.script.expressions import Expressions, Scope, is_super, local
 from webmm.page.script.names import Name, ScriptError
+from webmm.page.script.waiting import is_awaited_method, waits
 
 KEYED = ("max", "min", "sorted")  # builtins that accept key, default or reverse
 EAGER = ("tuple", "list", "sum", "max", "min", "sorted", "set", "frozenset", "dict")  # they consume a whole generator
@@ -24,9 +25,17 @@ class Calls(Expressions):
         if node.args.defaults or node.args.kwonlyargs or node.args.vararg or node.args.kwarg:
             raise ScriptError(scope.module, node, "a lambda with defaults, * or ** is not translated")
         names = [argument.arg for argument in node.args.args]
-        return f"({', '.join(map(local, names))}) => {self.write(node.body, scope.within(set(names)))}"
+        with self.within_arrow():
+            return f"({', '.join(map(local, names))}) => {self.write(node.body, scope.within(set(names)))}"
 
     def _call(self, node: ast.Call, scope: Scope) -> str:
+        if not _waits(node, scope):
+            return self._plain_call(node, scope)
+        if self.arrows:
+            raise ScriptError(scope.module, node, f"{ast.unparse(node.func)}() waits: call it in a statement or a loop")
+        return f"(await {self._plain_call(node, scope)})"
+
+    def _plain_call(self, node: ast.Call, scope: Scope) -> str:
         function = node.func
         if isinstance(function, ast.Name) and function.id not in scope.variables:
             return self._called_by_name(function, node, scope)
@@ -129,17 +138,24 @@ class Calls(Expressions):
     def _generatorexp(self, node: ast.GeneratorExp, scope: Scope) -> str:
         """Return a lazy generator; the first iterable is evaluated at once."""
         inner = scope.within(_targets(node))
-        text = f"yield {self.write(node.elt, inner)};"
-        for i, part in reversed(list(enumerate(node.generators))):
-            for test in reversed(part.ifs):
-                text = f"if ({self.truth(test, inner)}) {text}"
-            iterable = self.write(part.iter, inner) if i else "$all"
-            text = f"for (const {self._target(part.target, inner)} of $.iter({iterable})) {text}"
+        with self.within_arrow():
+            text = f"yield {self.write(node.elt, inner)};"
+            for i, part in reversed(list(enumerate(node.generators))):
+                for test in reversed(part.ifs):
+                    text = f"if ({self.truth(test, inner)}) {text}"
+                iterable = self.write(part.iter, inner) if i else "$all"
+                text = f"for (const {self._target(part.target, inner)} of $.iter({iterable})) {text}"
         return f"(function* ($all) {{ {text} }})({self.write(node.generators[0].iter, scope)})"
 
     def _listcomp(self, node: ast.ListComp | ast.GeneratorExp | ast.expr, scope: Scope) -> str:
         assert isinstance(node, ast.ListComp | ast.GeneratorExp)
-        return self._rows(node.generators, lambda inner: self.write(node.elt, inner), scope)
+        target = node.generators[0].target
+        inner = scope.within(_names(target))
+        if len(node.generators) > 1 or not _waits_within(node.elt, inner):
+            return self._rows(node.generators, lambda inner: self.write(node.elt, inner), scope)
+        place = self._target(target, inner)
+        values = self._rows(node.generators, lambda _: place, scope)
+        return f"(await $.awaited({values}, async ({place}) => {self.write(node.elt, inner)}))"
 
     def _rows(
         self, generators: Sequence[ast.comprehension], element: Callable[[Scope], str], scope: Scope, depth: int = 0
@@ -149,11 +165,13 @@ class Calls(Expressions):
         inner = scope.within(_names(part.target))
         target = self._target(part.target, inner)
         text = f"$.list({self.write(part.iter, scope)})"
-        for test in part.ifs:
-            text += f".filter(({target}) => {self.truth(test, inner)})"
-        if others:
-            return f"{text}.flatMap(({target}) => {self._rows(others, element, inner, depth + 1)})"
-        made = element(inner)
+        with self.within_arrow():
+            for test in part.ifs:
+                text += f".filter(({target}) => {self.truth(test, inner)})"
+            if others:
+                return f"{text}.flatMap(({target}) => {self._rows(others, element, inner, depth + 1)})"
+        with self.within_arrow():
+            made = element(inner)
         return text if made == target else f"{text}.map(({target}) => {f'({made})' if made.startswith('{') else made})"
 
     def _setcomp(self, node: ast.SetComp, scope: Scope) -> str:
@@ -180,6 +198,20 @@ class Calls(Expressions):
             ignored = isinstance(inner, ast.Name) and inner.id == "_"
             places.append("" if ignored else f"{'...' if star and not unpacked else ''}{self._target(inner, scope)}")
         return f"[{', '.join(places)}]"
+
+
+def _waits(node: ast.Call, scope: Scope) -> bool:
+    """Tell whether a call is one of a function that waits."""
+    if not isinstance(node.func, ast.Name):
+        return is_awaited_method(node)
+    if node.func.id in scope.variables:
+        return node.func.id in scope.waiting
+    found = scope.refer(node.func.id, node.func)
+    return isinstance(found, Name) and waits(found)
+
+
+def _waits_within(node: ast.expr, scope: Scope) -> bool:
+    return any(isinstance(each, ast.Call) and _waits(each, scope) for each in ast.walk(node))
 
 
 def _takes_all(method: str, node: ast.Call) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from webmm.page.script import runtime
 from webmm.page.script.names import Name, ScriptError
@@ -33,17 +34,25 @@ class Scope:
     """The meaning of names within a function: its variables, and the module's globals."""
 
     def __init__(
-        self, module: str, cls: str, variables: set[str], refer: Callable[[str, ast.AST], Name | str], this: str = ""
+        self,
+        module: str,
+        cls: str,
+        variables: set[str],
+        refer: Callable[[str, ast.AST], Name | str],
+        this: str = "",
+        waiting: frozenset[str] = frozenset(),
     ) -> None:
         self.module = module
         self.cls = cls  # the class that contains the function; "" for none
         self.variables = variables
         self.refer = refer
         self.this = this  # the variable that is `this` in JavaScript; "" for none
+        self.waiting = waiting  # the functions within the function that wait
 
-    def within(self, more: set[str], this: str = "") -> Scope:
+    def within(self, more: set[str], this: str = "", waiting: frozenset[str] = frozenset()) -> Scope:
         """Return the scope of a nested function or comprehension, with additional variables."""
-        return Scope(self.module, self.cls, self.variables | more, self.refer, this or self.this)
+        names = (self.waiting - more) | waiting
+        return Scope(self.module, self.cls, self.variables | more, self.refer, this or self.this, names)
 
     def variable(self, name: str) -> str:
         """Return the JavaScript expression for a variable."""
@@ -63,6 +72,14 @@ class Expressions:
         self.signature = signature
         self.by_keyword: set[str] = set()  # names of functions and methods that are called with keywords at run time
         self.attribute = attribute
+        self.arrows = 0  # functions of JavaScript's around the expression that Python does not have; they cannot wait
+
+    @contextmanager
+    def within_arrow(self) -> Iterator[None]:
+        """Write expressions in a function of JavaScript's that Python does not have."""
+        self.arrows += 1
+        yield
+        self.arrows -= 1
 
     def write(self, node: ast.expr, scope: Scope) -> str:
         """Return the translated expression; raises ScriptError if it is not in the supported subset."""
@@ -172,9 +189,11 @@ class Expressions:
     def _boolop(self, node: ast.BoolOp, scope: Scope) -> str:
         if all(map(_is_bool, node.values)):
             return self.truth(node, scope)
-        *first, last = (self.write(each, scope) for each in node.values)
+        first = self.write(node.values[0], scope)
+        with self.within_arrow():
+            *others, last = (self.write(each, scope) for each in node.values[1:])
         name = "or" if isinstance(node.op, ast.Or) else "and"
-        for text in reversed(first):
+        for text in reversed([first, *others]):
             last = f"$.{name}({text}, () => {last})"
         return last
 

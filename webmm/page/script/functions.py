@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from webmm.page.script.calls import Calls
 from webmm.page.script.expressions import Scope, local
 from webmm.page.script.names import HostError, ScriptError, is_provided
+from webmm.page.script.waiting import node_waits
 
 INDENT = " "
 METHOD_DECORATORS = {"property", "cached_property", "classmethod", "staticmethod", "abstractmethod"}
@@ -56,8 +57,13 @@ class Functions(Calls):
         _refuse_hosts(node, scope)
         names = parameters(given, scope)
         this = "" if _has_functions(node) else owner or ""
-        inner = scope.within({*names, *([owner] if owner else []), *assigned(node.body)}, this)
-        head = f"{head}({self._parameters(given, scope)})"
+        inner = scope.within(
+            {*names, *([owner] if owner else []), *assigned(node.body)}, this, _waiting(node, scope.module)
+        )
+        if waits := node_waits(scope.module, node):
+            if owner or _star(node):
+                raise ScriptError(scope.module, node, "a method or a generator that waits is not translated")
+        head = f"{'async ' if waits else ''}{head}({self._parameters(given, scope)})"
         locals_ = sorted(assigned(node.body) - {*names, "_"})
         lines = [f"const {local(owner)} = this;"] if owner and not this and _mentions(node, owner) else []
         lines += [f"let {', '.join(map(local, locals_))};"] if locals_ else []
@@ -260,6 +266,12 @@ def _has_functions(node: ast.FunctionDef) -> bool:
     """Tell whether there are nested functions that have a different `this` in JavaScript."""
     inner = (each for statement in node.body for each in ast.walk(statement))
     return any(isinstance(each, ast.GeneratorExp | ast.FunctionDef) for each in inner)
+
+
+def _waiting(node: ast.FunctionDef, module: str) -> frozenset[str]:
+    """Return the names of the functions within a function that wait."""
+    inner = [each for statement in node.body for each in ast.walk(statement) if isinstance(each, ast.FunctionDef)]
+    return frozenset(each.name for each in inner if node_waits(module, each))
 
 
 def _star(node: ast.FunctionDef) -> str:
