@@ -36,7 +36,7 @@ export async function attention(call, givenQ, givenK, givenV, options) {
     call.complete = false;
     return resident ? call.device.array(combined) : combined;
   }
-  const result = await call.result(shape, out, resident);
+  const result = await call.result(shape, out, q, k, v, mask, lengths);
   await compute(core, call, given, result, settings);
   return result;
 }
@@ -93,7 +93,7 @@ async function compute(core, call, { q, k, v, mask, lengths }, result, settings,
     const counts = lengths ? more[mask ? 1 : 0] : null;
     const problem = core.attention_of(q, k, v, o, settings, at.get("q")?.[0] ?? 0, hidden, counts);
     const arrays = [q, k, v, o, ...[hidden, counts].filter((x) => x !== null)];
-    return call.run(sums ? core.of_row_sums(problem) : problem, arrays, sums);
+    return call.queue(sums ? core.of_row_sums(problem) : problem, arrays, sums);
   };
   await inPieces(call, piece, operands, await five(result, "bgrqx", true), "bgq", { flops });
 }

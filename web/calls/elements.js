@@ -1,6 +1,6 @@
 /** Expressions of the elements of arrays, as in webmm/calls/expression.py, and the calls that are made of them. */
 
-import { DeviceArray, isResident } from "../engine/array.js";
+import { DeviceArray } from "../engine/array.js";
 import { Epilogue } from "../epilogue.js";
 import { ProblemError } from "../errors.js";
 import { numbersOf } from "../expressions.js";
@@ -37,7 +37,7 @@ export async function queueOf(call, link, numbers, dtypes, out) {
   return async (xs, y) => {
     const views = xs.map((x) => x.broadcastTo(...y.shape));
     for (const block of core.blocks([...views, y], bindingOf(call)))
-      await call.run(core.expression_at(whole, block), [...xs, y]);
+      await call.run(core.expression_at(whole, block), ...xs, y);
   };
 }
 
@@ -74,7 +74,7 @@ export const IDENTITY = { text: "x", wgsl: false, numbers: [], arrays: [] };
 /** @param {Call} call @param {Link} link @param {number[]} numbers @param {Data[]} xs that broadcast to the first one @param {ElementType} out @returns {Promise<Data>} the expression, dense */
 async function expressed(call, link, numbers, xs, out) {
   const queue = await queueOf(call, link, numbers, xs.map((x) => x.dtype), out); // prettier-ignore
-  const y = await call.result(xs[0].shape, out, isResident(...xs));
+  const y = await call.result(xs[0].shape, out, ...xs);
   if (!y.size) return y;
   const [result, ...operands] = [y, ...xs].map((x) => new Labelled(x, LETTERS));
   await inPieces(call, queue, operands, result, LETTERS);
@@ -88,7 +88,7 @@ export async function rotary(call, x, cos, sin, options) {
   const [source, ...tables] = given;
   core.check_rotary(...given);
   const interleaved = flag("interleaved", options.interleaved);
-  const y = await call.result(source.shape, source.dtype, isResident(...given));
+  const y = await call.result(source.shape, source.dtype, ...given);
   if (!y.size) return y;
   const dtypes = [source, tables[0], source, tables[1]].map((each) => each.dtype);
   const queues = await Promise.all(

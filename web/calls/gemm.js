@@ -1,6 +1,6 @@
 /** The calls for floating-point matrix products, as in webmm/calls/gemm.py. */
 
-import { DeviceArray, checkSeparate, isResident } from "../engine/array.js";
+import { DeviceArray, checkSeparate } from "../engine/array.js";
 import { like } from "../engine/transfer.js";
 import { ProblemError } from "../errors.js";
 import { HostArray } from "../host.js";
@@ -41,7 +41,7 @@ export async function matmul(call, givenA, givenB, options) {
     activation: own.name,
     values: own.numbers,
   });
-  const c = await call.result(core.matrix_shape(a, b), out, isResident(a, b, bias, residual, ...own.operands));
+  const c = await call.result(core.matrix_shape(a, b), out, a, b, bias, residual, ...own.operands);
   const vectors = [a.ndim === 1, b.ndim === 1];
   const [left, right] = [a, b].map((x, i) => (vectors[i] ? asMatrices(x, 1, [i === 0, i === 1]) : x));
   const [added, ...over] = [residual, ...own.operands].map((x) => x && asMatrices(x, shape.length, vectors));
@@ -110,7 +110,7 @@ export async function multiply(call, a, b, c, bias, terms, settings, spread = []
   for (const { problem, arrays, size, sums } of dispatches) {
     const given = [];
     for (const x of arrays) given.push(x ?? (await partialSums(call, settings, size, sums.name)));
-    await call.run(problem, given, settings.kernel);
+    await call.queue(problem, given, settings.kernel);
   }
 }
 

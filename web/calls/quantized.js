@@ -2,7 +2,7 @@
 // @ts-check
 /** The calls for products of quantised matrices and with quantised weights, as in webmm/calls. */
 
-import { DeviceArray, isResident } from "../engine/array.js";
+import { DeviceArray } from "../engine/array.js";
 import { ProblemError } from "../errors.js";
 import { HostArray, sizeOf } from "../host.js";
 import { make, repr } from "../python.js";
@@ -42,7 +42,7 @@ export async function qmatmul(call, givenA, givenB, options) {
     bias: isGiven(options.bias) ? checkedBias(core, options.bias, n) : null,
   };
   checkSums(core, scheme, k, types);
-  const whole = await call.result(shape, out.name, isResident(a, b));
+  const whole = await call.result(shape, out, a, b);
   if (!whole.size) return whole;
   if (!k) {
     scheme.zeroA = { values: [0], scalar: true };
@@ -73,7 +73,7 @@ async function multiply(core, call, a, b, scheme, c) {
   if (whole.by_row) terms.push(new Labelled(termsArray(scheme.zeroA, row, null, m), "mt", false));
   if (whole.by_column) terms.push(new Labelled(termsArray(scheme.zeroB, column, scheme.bias, n), "nt", false));
   const compute = (/** @type {DeviceArray[]} */ [x, y, ...more], /** @type {DeviceArray} */ into) =>
-    call.run(core.quantized_of(whole, x, y, into, ...more), [x, y, into, ...more]);
+    call.run(core.quantized_of(whole, x, y, into, ...more), x, y, into, ...more);
   const left = new Labelled(await readable(call, a), `${LETTERS}mk`);
   const right = new Labelled(await readable(call, b), `${LETTERS}kn`);
   const result = new Labelled(c, `${LETTERS}mn`, false);
@@ -169,7 +169,7 @@ export async function qmatmulWeights(call, given, weights, options) {
   const own = await activationOf(call, options.activation);
   core.check_operands(own.operands, shape);
   const terms = make(core.Applied, [], { activation: own.name, values: own.numbers });
-  const c = await call.result(shape, out, isResident(x, ...own.operands));
+  const c = await call.result(shape, out, x, ...own.operands);
   if (!sizeOf([...x.shape, n])) {
     if (own.name && c.size) throw new ProblemError("an activation needs k of at least 1");
     return c instanceof DeviceArray ? call.device.zeros(c.shape, out) : c;
@@ -179,7 +179,7 @@ export async function qmatmulWeights(call, given, weights, options) {
   const compute = (/** @type {DeviceArray[]} */ arrays, /** @type {DeviceArray} */ into) => {
     const [given, more] = [[...arrays.slice(0, 4), into], arrays.slice(4)];
     const over = more.map((each) => each.broadcastTo(...into.shape));
-    return call.run(core.weighted_of(weights, terms, over, ...given), [...given, ...over]);
+    return call.run(core.weighted_of(weights, terms, over, ...given), ...given, ...over);
   };
   const parts = weights.parts.map((part, i) => new Labelled(call.data(part), `n${"wbb"[i]}`, false));
   const rows = new Labelled(await readable(call, await rowsOf(call, x)), "mk");

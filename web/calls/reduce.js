@@ -4,7 +4,7 @@ import { DeviceArray } from "../engine/array.js";
 import { HostArray, sizeOf, zeros } from "../host.js";
 import { make } from "../python.js";
 import { sumOverK } from "./gemm.js";
-import { arranged, dense, isGiven, laidOut, partOf, reshaped, viewOf } from "./operands.js";
+import { dense, isGiven, laidOut, partOf, reshaped, viewOf } from "./operands.js";
 import { flag, number } from "./options.js";
 import { Labelled, inPieces } from "./pieces.js";
 
@@ -39,7 +39,7 @@ export async function reduce(call, given, op, options) {
   }
   const pieces = await eachAsIkj(call, xs, axes);
   const inParts = pieces.some((piece) => partLength(call, piece) < piece[0].shape[1]);
-  const all = await call.result([sizeOf(shape)], out, x instanceof DeviceArray && !inParts);
+  const all = await call.result([sizeOf(shape)], out, inParts ? null : x);
   for (const [at, piece] of pieces.entries()) {
     const [outer, , inner] = piece[0].shape;
     await reduceInto(call, operation, piece, viewOf(all, [outer, inner], [inner, 1], at * outer * inner), own);
@@ -74,37 +74,16 @@ async function reduceInto(call, operation, xs, y, own = null) {
   }
   const compute = (/** @type {DeviceArray[]} */ [from, other], /** @type {DeviceArray} */ to) => {
     if (from.dtype === "float64" && operation.multiplied) return sumOverK(call, from, to, operation.name === "mean");
-    return call.run(core.reduction_of(operation, from, to, other ?? null), other ? [from, to, other] : [from, to]);
+    return call.run(core.reduction_of(operation, from, to, other ?? null), ...[from, to, other].filter(Boolean));
   };
   const labelled = xs.map((x) => new Labelled(x, "ikj"));
   await inPieces(call, compute, labelled, new Labelled(y, "ij"), "ij");
 }
 
-/** `Device.softmax()`, `layerNorm()` and `rmsNorm()`. @param {Call} call @param {"softmax" | "layer_norm" | "rms_norm"} name @param {any} given @param {any} options */
-export async function normalise(call, name, given, options) {
-  const { core } = call;
-  const x = call.data(given);
-  const [axis] = core.axes_of(x, [options.axis ?? -1]);
-  const { features, name: device } = call.device.capabilities;
-  core.check_normalised(name, call.element(x.dtype), features, device);
-  const epsilon = name === "softmax" ? 0 : number("eps", options.eps, 1e-5);
-  const y = await call.result(x.shape, x.dtype, x instanceof DeviceArray);
-  if (!x.size) return y;
-  /** @type {DeviceArray[]} */
-  const vectors = [];
-  for (const each of [options.weight, options.bias].filter(isGiven)) {
-    const vector = call.data(each);
-    core.check_vector(vector, x.shape[axis], call.element(x.dtype));
-    const whole = vector.offset ? await call.read(/** @type {DeviceArray} */ (vector)) : await dense(call, vector);
-    vectors.push(await call.array(whole));
-  }
-  const terms = [Boolean(options.weight), Boolean(options.bias), epsilon];
-  const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) =>
-    call.run(core.normalisation_of(name, from, to, ...terms), [from, to, ...vectors]);
-  const result = new Labelled(reshaped(y, core.ikj_shape(x, axis)), "ikj");
-  const operand = new Labelled(await arranged(call, x, (x) => core.ikj(x, axis)), "ikj");
-  await inPieces(call, compute, [operand], result, "ij");
-  return y;
+/** `Device.softmax()`, `layerNorm()` and `rmsNorm()`. @param {Call} call @param {"softmax" | "layer_norm" | "rms_norm"} name @param {any} x @param {any} options */
+export function normalise(call, name, x, { axis = -1, weight = null, bias = null, eps }) {
+  const epsilon = name === "softmax" ? 0 : number("eps", eps, 1e-5);
+  return call.core.normalised(call, call.data(x), name, axis, weight, bias, epsilon);
 }
 
 /** `Device.gelu()`. @param {Call} call @param {any} given @param {any} options */
@@ -114,11 +93,11 @@ export const gelu = async (call, given, options) =>
 /** @param {Call} call @param {Data} x @param {string} name of an activation @returns {Promise<Data>} it of each element */
 export async function mapped(call, x, name) {
   call.core.check_floats("activations", call.element(x.dtype));
-  const y = await call.result(x.shape, x.dtype, x instanceof DeviceArray);
+  const y = await call.result(x.shape, x.dtype, x);
   if (!x.size) return y;
   const compute = (/** @type {DeviceArray[]} */ [from], /** @type {DeviceArray} */ to) => {
     const problem = make(call.core.Elementwise, [name, from.size, call.element(from.dtype), from.offset, to.offset]);
-    return call.run(problem, [from, to]);
+    return call.run(problem, from, to);
   };
   const [from, to] = [await dense(call, x), y].map((each) => new Labelled(reshaped(each, [x.size]), "i"));
   await inPieces(call, compute, [from], to, "i");

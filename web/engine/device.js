@@ -3,6 +3,7 @@
 import { GEMM, MATMUL, gemm, matmul } from "../calls/gemm.js";
 import { QMATMUL, QMATMUL_WEIGHTS, qmatmul, qmatmulWeights } from "../calls/quantized.js";
 import { GELU, NORMALISE, REDUCE, gelu, normalise, reduce } from "../calls/reduce.js";
+import "../calls/sides.js";
 import { Engine } from "./engine.js";
 
 /** @import { BlockWeights, DeviceArray, Epilogue, HostArray, Kernel, Matrix, Reduction } from "../webmm.js" */

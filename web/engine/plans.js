@@ -6,15 +6,19 @@
 
 import { checkOptions } from "../calls/options.js";
 import { ProblemError } from "../errors.js";
-import { ELEMENTS, HostArray, checkedShape, elementType, sizeOf } from "../host.js";
-import { DeviceArray, Storage } from "./array.js";
+import { ELEMENTS, HostArray, checkedShape, elementType, sizeOf, zeros } from "../host.js";
+import { DeviceArray, Storage, isResident } from "./array.js";
 
 /** @import { ElementType, HostData } from "../host.js" */
 /** @import { Engine as Device } from "./engine.js" */
 /** @import { Kernel, Problem } from "./launch.js" */
 /** @import { Launch } from "./submissions.js" */
+/** The name of a dtype, or a translated `DType`. @typedef {ElementType | {name: ElementType}} AnyType */
 /** The steps of a call, which get its operands and its options. @typedef {(call: Call, ...given: any[]) => Promise<any>} Body */
 /** A recorded launch: its kernel, its problem, and the numbers of its buffers. @typedef {{token: number, kernel: Kernel, problem: Problem, numbers: number[]}} Queued */
+
+/** @param {AnyType} dtype @returns {ElementType} */
+const nameOf = (dtype) => (typeof dtype === "string" ? elementType(dtype) : dtype.name);
 
 /** A call in progress, which records its steps. Buffers are numbered: those of its operands first, then those that it allocates. */
 export class Call {
@@ -27,17 +31,19 @@ export class Call {
   /** @param {Device} device @param {DeviceArray[]} operands */
   constructor(device, operands) {
     this.device = device;
+    this.devices = [device]; // for translated steps
     this.core = device.core;
     this.storages = [...new Set(operands.map(({ storage }) => storage))];
     this.operands = this.storages.length;
   }
 
-  /** @param {readonly number[]} shape @param {ElementType} dtype @returns {Promise<DeviceArray>} an array with arbitrary contents */
+  /** @param {readonly number[]} shape @param {AnyType} dtype @returns {Promise<DeviceArray>} an array with arbitrary contents */
   async empty(shape, dtype) {
-    const nbytes = sizeOf(checkedShape(shape)) * ELEMENTS[elementType(dtype)].itemsize;
+    const name = nameOf(dtype);
+    const nbytes = sizeOf(checkedShape(shape)) * ELEMENTS[name].itemsize;
     const storage = new Storage(this.device, await this.device.pool.take(nbytes), nbytes);
     this.storages.push(storage);
-    return new DeviceArray(storage, shape, dtype);
+    return new DeviceArray(storage, shape, name);
   }
 
   /** Free an array at the end of the call. @template {DeviceArray} T @param {T} array @returns {T} the array */
@@ -54,12 +60,12 @@ export class Call {
     return x.storage && x;
   }
 
-  /** @param {DeviceArray | HostArray} x @param {ElementType} [dtype] @returns {Promise<DeviceArray>} on the device, in that dtype */
+  /** @param {DeviceArray | HostArray} x @param {AnyType} [dtype] @returns {Promise<DeviceArray>} on the device, in that dtype */
   async array(x, dtype = x.dtype) {
-    if (x instanceof DeviceArray && x.dtype === dtype) return x;
+    if (x instanceof DeviceArray && x.dtype === nameOf(dtype)) return x;
     this.complete = false;
     const host = x instanceof DeviceArray ? await x.read() : x;
-    return this.own(await this.device.array(host, { dtype }));
+    return this.own(await this.device.array(host, { dtype: nameOf(dtype) }));
   }
 
   /** @param {DeviceArray} x @returns {Promise<HostArray>} its elements in host memory */
@@ -68,9 +74,9 @@ export class Call {
     return x.read();
   }
 
-  /** Allocate the result, on the device if `resident`. @param {readonly number[]} shape @param {ElementType} dtype @param {boolean} resident @returns {Promise<DeviceArray | HostArray>} */
-  async result(shape, dtype, resident) {
-    return resident ? this.empty(shape, dtype) : new HostArray(ELEMENTS[dtype].of(sizeOf(shape)), shape, dtype);
+  /** Allocate the result, on the device if one of the operands is there. @param {readonly number[]} shape @param {AnyType} dtype @param {...unknown} operands @returns {Promise<DeviceArray | HostArray>} */
+  async result(shape, dtype, ...operands) {
+    return isResident(...operands) ? this.empty(shape, dtype) : zeros(shape, nameOf(dtype));
   }
 
   /** @param {string | undefined} name @param {ElementType} otherwise @returns {ElementType} */
@@ -83,8 +89,13 @@ export class Call {
     return this.core.DTYPES.get(dtype);
   }
 
+  /** Queue a problem, with the chosen kernel. @param {Problem} problem @param {...DeviceArray} arrays */
+  run(problem, ...arrays) {
+    return this.queue(problem, arrays);
+  }
+
   /** Queue a problem, with the chosen kernel unless another one is given. @param {Problem} problem @param {DeviceArray[]} arrays @param {Kernel} [kernel] */
-  async run(problem, arrays, kernel = this.device.choices.chosen(problem)) {
+  async queue(problem, arrays, kernel = this.device.choices.chosen(problem)) {
     const launch = await this.device.launches.get(kernel, problem, arrays);
     await this.device.queue(kernel.name, launch);
     const numbers = arrays.map((array) => this.storages.indexOf(array.storage));

@@ -5,19 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from webmm.arguments.arrays import Layout
-from webmm.arguments.rows import each_ikj, ikj, ikj_shape
+from webmm.arguments.rows import each_ikj
 from webmm.calls.executor import Data
-from webmm.calls.operands import in_shape
+from webmm.calls.sides import laid_out
 from webmm.engine.device import Array
-
-
-def as_ikj(x: Data, axis: int) -> Data:
-    """Return `x` as x[i, k, j] with k along `axis`."""
-    if not isinstance(x, Array):
-        return x.reshape(ikj_shape(x, axis))
-    layout = ikj(x, axis)
-    return in_shape(x, ikj_shape(x, axis)) if layout is None else _view(x, layout)
 
 
 def each_as_ikj(xs: Sequence[Data], axes: tuple[int, ...]) -> list[list[Data]]:
@@ -28,7 +19,7 @@ def each_as_ikj(xs: Sequence[Data], axes: tuple[int, ...]) -> list[list[Data]]:
     arrays = [x for x in xs if isinstance(x, Array)]
     if arrays:
         found: list[list[Data]] = [
-            [_view(x, layout) for x, layout in zip(arrays, each, strict=True)] for each in each_ikj(arrays, axes)
+            [laid_out(x, layout) for x, layout in zip(arrays, each, strict=True)] for each in each_ikj(arrays, axes)
         ]
         return found or each_as_ikj([x.numpy() for x in arrays], axes)
     return [[_on_host(x, axes) for x in xs]]
@@ -40,7 +31,3 @@ def _on_host(x: Data, axes: tuple[int, ...]) -> Data:
         return x.reshape(math.prod(x.shape[: axes[0]]), length, math.prod(x.shape[axes[-1] + 1 :]))
     others = [a for a in range(x.ndim) if a not in axes]
     return x.transpose(*others, *axes).reshape(x.size // length, length, 1)
-
-
-def _view(x: Array, layout: Layout) -> Array:
-    return Array(x.storage, layout.shape, x.element, layout.strides, layout.offset)

@@ -41,12 +41,13 @@ class Labelled:
     """An operand or a result with a letter for each axis; axes with the same letter are cut at the same places.
 
     With `anywhere`, kernels accept any start element and any non-negative strides; otherwise the array must be dense
-    and start at an offset that a binding allows. Results must be dense in any case.
+    and start at an offset that a binding allows. Results must be dense in any case, unless they are `placed`.
     """
 
     data: Data
     axes: str
     anywhere: bool = True
+    placed: bool = False
 
     @property
     def dtype(self) -> DType:
@@ -74,7 +75,7 @@ class Labelled:
     def in_place(self, binding: int, written: bool = False) -> bool:
         """Return whether kernels can read or write it without a copy, with bindings of at most `binding` bytes."""
         x = self.data
-        return isinstance(x, Array) and in_place(x, binding, self.anywhere, written)
+        return isinstance(x, Array) and in_place(x, binding, self.anywhere, written and not self.placed)
 
 
 def of_product(x: Data, axes: str, batch: int) -> Labelled:

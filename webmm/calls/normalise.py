@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from webmm import choose
 from webmm.arguments.arrays import element_of
 from webmm.arguments.rows import axes_of, check_vector, ikj_shape, normalisation_of
-from webmm.calls.axes import as_ikj
 from webmm.calls.devices import Devices
-from webmm.calls.executor import Data, Labelled
-from webmm.calls.expression import copied
+from webmm.calls.executor import Data
 from webmm.calls.operands import Operandish, Temporaries, number, opened, returned
-from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
+from webmm.calls.sides import as_ikj, from_start, in_pieces, labelled, reshaped
 from webmm.dtypes import DType
 from webmm.engine.device import Array, Device
 from webmm.problems.normalise import check_normalised
@@ -87,33 +82,44 @@ def _normalise(
     devices: Devices | None,
 ) -> Any:
     epsilon = number("eps", epsilon)
-    with opened(function, device, *(v for v in (x, weight, bias) if v is not None), devices=devices) as temporary:
-        source = temporary.data(x)
-        (axis,) = axes_of(source, (axis,))
-        dtype = element_of(source)
-        for one in temporary.devices:
-            check_normalised(function, dtype, one.capabilities.features, one.capabilities.name)
-        y = temporary.result(source.shape, dtype, source)
-        if not source.size:
-            return returned(y)
-        length = source.shape[axis]
-        vectors = [_vector(temporary, v, length, dtype) for v in (weight, bias) if v is not None]
-
-        def compute(x: Array, *others: Array) -> None:
-            *vectors, y = others
-            problem = normalisation_of(function, x, y, weight is not None, bias is not None, epsilon)
-            choose.run(problem, x.device, x, y, *vectors)
-
-        shape = ikj_shape(source, axis)
-        operands = [Labelled(as_ikj(source, axis), "ikj"), *(Labelled(v, "k", anywhere=False) for v in vectors)]
-        in_pieces(temporary.devices, compute, operands, Labelled(y.reshape(*shape), "ikj"), "ij")
-        return returned(y)
+    with opened(function, device, *(v for v in (x, weight, bias) if v is not None), devices=devices) as call:
+        return returned(normalised(call, call.data(x), function, axis, weight, bias, epsilon))
 
 
-def _vector(temporary: Temporaries, v: Operandish, length: int, dtype: DType) -> Data:
+# The steps, in both languages
+
+
+def normalised(
+    call: Temporaries,
+    x: Data,
+    function: str,
+    axis: int,
+    weight: Operandish | None,
+    bias: Operandish | None,
+    epsilon: float,
+) -> Data:
+    """Return `x` normalised along an axis."""
+    (axis,) = axes_of(x, (axis,))
+    dtype = element_of(x)
+    for one in call.devices:
+        check_normalised(function, dtype, one.capabilities.features, one.capabilities.name)
+    y = call.result(x.shape, dtype, x)
+    if not x.size:
+        return y
+    vectors = [_vector(call, v, x.shape[axis], dtype) for v in (weight, bias) if v is not None]
+
+    def compute(x: Array, *others: Array) -> None:
+        *vectors, y = others
+        problem = normalisation_of(function, x, y, weight is not None, bias is not None, epsilon)
+        call.run(problem, x, y, *vectors)
+
+    operands = [labelled(as_ikj(call, x, axis), "ikj"), *(labelled(v, "k", anywhere=False) for v in vectors)]
+    in_pieces(call, compute, operands, labelled(reshaped(y, ikj_shape(x, axis)), "ikj"), "ij")
+    return y
+
+
+def _vector(call: Temporaries, v: Operandish, length: int, dtype: DType) -> Data:
     """Return a weight or bias; raises ProblemError unless it has shape (length,) and that dtype."""
-    vector = temporary.data(v)
+    vector = call.data(v)
     check_vector(vector, length, dtype)
-    if isinstance(vector, np.ndarray) or (vector.contiguous and not vector.offset):
-        return vector
-    return copied(vector)
+    return from_start(call, vector)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from webmm import choose
 from webmm.arguments.products import matrix_operand
 from webmm.calls.devices import Devices, check_divisible, chosen
 from webmm.calls.executor import Data
@@ -18,6 +19,7 @@ from webmm.engine.devices import named
 from webmm.engine.moves import upload
 from webmm.engine.view import imported, in_memory_order
 from webmm.errors import MemoryLimitError, ProblemError
+from webmm.problems.base import Problem
 from webmm.wgsl.own import Epilogue
 
 Operandish = Array | ArrayLike
@@ -79,6 +81,10 @@ class Temporaries:
         if any(isinstance(x, Array) for x in operands):
             return self.device.empty(shape, dtype)
         return np.empty(shape, dtype.numpy)
+
+    def run(self, problem: Problem, *arrays: Array) -> None:
+        """Queue the kernel that is chosen for a problem, on the device of its arrays."""
+        choose.run(problem, arrays[0].device, *arrays)
 
     def array(self, x: Operandish, dtype: DType | None = None) -> Array:
         """Return `x` on the device; a transposed NumPy array is uploaded in its memory order."""

@@ -26,10 +26,11 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         *("bias_kind", "check_in_place", "check_operands", "matrix_operand", "matrix_shape", "shape_with"),
     ),
     "webmm.arguments.rows": (
-        *("axes_of", "check_vector", "each_ikj", "ikj", "ikj_shape", "normalisation_of", "of_nothing"),
+        *("axes_of", "each_ikj", "ikj", "ikj_shape", "of_nothing"),
         *("k_at_once", "reduced_dtype", "reduced_shape", "reduction_of"),
     ),
     "webmm.arguments.views": ("broadcast", "matrices_transposed", "sliced", "transposed"),
+    "webmm.calls.normalise": ("normalised",),
     "webmm.choose": ("candidates",),
     "webmm.choose.dispatches": ("product_dispatches",),
     "webmm.choose.gemm": ("attainable",),
@@ -60,7 +61,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.problems.base": ("Extent", "check_floats"),
     "webmm.problems.elementwise": ("Elementwise",),
     "webmm.problems.gemm": ("PRECISIONS", "Gemm", "gemm"),
-    "webmm.problems.normalise": ("NORMALISATIONS", "Normalisation", "check_normalised"),
+    "webmm.problems.normalise": ("NORMALISATIONS", "Normalisation"),
     "webmm.problems.product": ("Operand",),
     "webmm.problems.reduce": (
         "DECLARED",
@@ -82,7 +83,8 @@ EXPORTS: dict[str, tuple[str, ...]] = {
 DESCRIBED = {
     *("candidates", "capabilities", "driver", "engine", "fallbacks", "field", "info", "kind", "name"),
     *("capacity", "device", "dtype", "element", "get_template", "mT", "ndim", "offset", "records"),
-    *("render", "shape", "strides"),
+    *("render", "shape", "size", "strides"),
+    *("array", "data", "devices", "empty", "result", "run"),  # of calls
 }
 UNUSED = ("webmm.kernels.base.Kernel.space",)  # methods that nothing on the page calls
 

@@ -60,9 +60,9 @@ class Functions(Calls):
         inner = scope.within(
             {*names, *([owner] if owner else []), *assigned(node.body)}, this, _waiting(node, scope.module)
         )
-        if waits := node_waits(scope.module, node):
-            if owner or _star(node):
-                raise ScriptError(scope.module, node, "a method or a generator that waits is not translated")
+        waits = node_waits(scope.module, node)
+        if waits and (owner or _star(node)):
+            raise ScriptError(scope.module, node, "a method or a generator that waits is not translated")
         head = f"{'async ' if waits else ''}{head}({self._parameters(given, scope)})"
         locals_ = sorted(assigned(node.body) - {*names, "_"})
         lines = [f"const {local(owner)} = this;"] if owner and not this and _mentions(node, owner) else []

@@ -19,7 +19,7 @@ from webmm.wgsl.compilers import shown
 
 PACKAGES = ["webmm"]  # the packages whose modules are translated, besides those of plugins
 PURE = ("webmm.arguments", "webmm.cut", "webmm.kernels")  # those all of whose functions JavaScript can call
-PROVIDED = ("webmm.arguments.options.spelled",)  # … although it has this of its own
+PROVIDED = ("webmm.arguments.options.spelled", "webmm.calls.sides.*")  # … although it has these of its own
 
 
 def is_ours(module: str | None) -> bool:
@@ -171,7 +171,7 @@ def resolve(module: str, name: str) -> Name | str:
 
 def is_provided(module: str, name: str) -> bool:
     """Tell whether JavaScript has a function of its own in place of this one."""
-    return f"{module}.{name}" in PROVIDED
+    return f"{module}.{name}" in PROVIDED or f"{module}.*" in PROVIDED
 
 
 def refuse_host(name: Name, function: ast.FunctionDef, error: HostError) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from webmm.page.script.names import HostError, Name, definitions, resolve
 
-AWAITED = (  # functions that JavaScript has of its own, and that return a promise there
-    *("webmm.calls.sides.in_pieces", "webmm.calls.sides.in_placed_pieces"),
+AWAITED = tuple(  # functions that JavaScript has of its own, and that return a promise there
+    f"webmm.calls.sides.{name}" for name in ("as_ikj", "from_start", "in_pieces", "in_placed_pieces")
 )
 METHODS = ("array", "empty", "read", "result", "run", "sum")  # of an object that is named `call`
 
