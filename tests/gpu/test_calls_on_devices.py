@@ -48,9 +48,9 @@ def used(monkeypatch):
     """A list of the device of each dispatch."""
     heard, run = [], choose.run
 
-    def recorded(problem, device, *arrays):
+    def recorded(problem, device, *arrays, **settings):
         heard.append(device)
-        return run(problem, device, *arrays)
+        return run(problem, device, *arrays, **settings)
 
     monkeypatch.setattr(choose, "run", recorded)
     return heard

@@ -108,6 +108,18 @@ def test_a_python_only_function_must_be_provided(folder: Path) -> None:
     ]
 
 
+def test_javascript_tells_what_is_of_a_class_that_it_has_of_its_own(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(names, "PROVIDED", (f"{SAMPLE}.Box",))
+    body = "return [isinstance(each, Box) for each in x]"
+    program = translated(tmp_path, monkeypatch, f"from {SAMPLE} import Box\n\n\ndef f(x):\n    {body}\n")()
+    (folder / "bundle" / "core.js").write_text(program.texts({"core.js": program.entries})["core.js"])
+    head = 'import * as $ from "./python.js";\nimport { f } from "./bundle/core.js";\n'
+    provided = f"$.provide('{SAMPLE}.Box', (x) => x === 'ours');\n"
+    assert json.loads(node(folder, head + provided + "console.log(JSON.stringify(f(['ours', 2])));")) == [True, False]
+
+
 def translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> Callable[[], Program]:
     """Return a function that translates `f` of a module `given` with this source."""
     (tmp_path / "given.py").write_text(source)

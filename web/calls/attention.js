@@ -5,7 +5,7 @@ import { HostArray, sizeOf, zeros } from "../host.js";
 import { dataclasses } from "../python.js";
 import { arranged, asIntegers, isGiven, laidOut, partOf, reshaped } from "./operands.js";
 import { number } from "./options.js";
-import { Labelled, inPieces } from "./pieces.js";
+import { inPieces } from "./pieces.js";
 
 /** @import { Python } from "../bundle.js" */
 /** @import { Data } from "./operands.js" */
@@ -79,10 +79,10 @@ async function inKeyPieces(core, call, given, shape, settings, most) {
 async function compute(core, call, { q, k, v, mask, lengths }, result, settings, sums) {
   const groups = core.heads_of(k);
   const five = async (/** @type {Data} */ x, axes = "bgrqk", placed = false) =>
-    new Labelled(await arranged(call, x, (x) => core.grouped(x, groups)), axes, true, placed);
+    call.core.labelled(await arranged(call, x, (x) => core.grouped(x, groups)), axes, true, placed);
   const operands = [await five(q, "bgrqw"), await five(k, "bgrkw"), await five(v, "bgrkx")];
   if (mask) operands.push(await five(laidOut(mask, core.broadcast(mask, core.mask_shape(mask, q.shape.slice(0, -3))))));
-  if (lengths) operands.push(new Labelled(lengths, "b"));
+  if (lengths) operands.push(call.core.labelled(lengths, "b"));
   const flops = (2 * q.size * k.rows * (q.columns + v.columns)) / q.columns;
   const piece = async (
     /** @type {DeviceArray[]} */ [q, k, v, ...more],

@@ -7,7 +7,7 @@ import { numbersOf } from "../expressions.js";
 import { provide } from "../python.js";
 import { activationOf } from "./gemm.js";
 import { flag } from "./options.js";
-import { LETTERS, Labelled, bindingOf, inPieces } from "./pieces.js";
+import { bindingOf, inPieces } from "./pieces.js";
 import { mapped } from "./reduce.js";
 
 /** @import { Data } from "./operands.js" */
@@ -76,8 +76,8 @@ async function expressed(call, link, numbers, xs, out) {
   const queue = await queueOf(call, link, numbers, xs.map((x) => x.dtype), out); // prettier-ignore
   const y = await call.result(xs[0].shape, out, ...xs);
   if (!y.size) return y;
-  const [result, ...operands] = [y, ...xs].map((x) => new Labelled(x, LETTERS));
-  await inPieces(call, queue, operands, result, LETTERS);
+  const [result, ...operands] = [y, ...xs].map((x) => call.core.labelled(x, call.core.BATCH));
+  await inPieces(call, queue, operands, result, call.core.BATCH);
   return y;
 }
 
@@ -103,7 +103,7 @@ export async function rotary(call, x, cos, sin, options) {
     const [first, second] = seen(x);
     for (const [i, target] of seen(y).entries()) await queues[i]([first, c, second, s], target);
   };
-  const [whole, ...operands] = given.map((each, i) => new Labelled(each, LETTERS + (i ? "p" : "w")));
-  await inPieces(call, compute, [whole, ...operands], new Labelled(y, `${LETTERS}w`), LETTERS);
+  const [whole, ...operands] = given.map((each, i) => call.core.labelled(each, call.core.BATCH + (i ? "p" : "w")));
+  await inPieces(call, compute, [whole, ...operands], call.core.labelled(y, `${call.core.BATCH}w`), call.core.BATCH);
   return y;
 }

@@ -4,52 +4,28 @@
  * read and written in place; a piece that no binding can cover is copied through the host.
  */
 
-import { DeviceArray } from "../engine/array.js";
+import { isResident } from "../engine/array.js";
 import { copyElements } from "../engine/transfer.js";
-import { ELEMENTS, HostArray, zeros } from "../host.js";
+import { HostArray, zeros } from "../host.js";
+import { provide } from "../python.js";
 import { laidOut } from "./operands.js";
 
+/** @import { Python } from "../bundle.js" */
+/** @import { DeviceArray } from "../engine/array.js" */
 /** @import { Data } from "./operands.js" */
 /** @import { Call } from "../engine/plans.js" */
 /** A translated `Piece`: the range along each axis that is cut, by the axes' letters. @typedef {{at: Map<string, [number, number]>}} Piece */
+/** A translated `Labelled`: an operand or a result with a letter for each of its axes. @typedef {Python} Labelled */
 
-/** Letters for the axes of arrays of any rank, or of any batch. */
-export const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
-
-/**
- * An operand or a result with a letter for each of its axes, the last of `axes`. Axes with the same letter are cut
- * together; an axis of length 1, which may broadcast, is not cut. If `strided`, kernels accept any element offset and any
- * non-negative strides; otherwise the data must be dense and aligned for a binding, as results are unless they are
- * `placed`: written with any strides, too.
- */
-export class Labelled {
-  /** @param {Data} data @param {string} axes @param {boolean} [strided] @param {boolean} [placed] */
-  constructor(data, axes, strided = true, placed = false) {
-    this.data = data;
-    this.axes = data.shape.map((length, at) => (length === 1 ? "1" : axes.at(at - data.ndim))).join("");
-    this.strided = strided;
-    this.placed = placed;
-    this.onHost = !(data instanceof DeviceArray);
-  }
-
-  /** @param {Piece} piece @returns where its elements are */
-  layout({ at }) {
-    const { shape, strides, offset } = this.data;
-    const ranges = shape.map((length, axis) => at.get(this.axes[axis]) ?? [0, length]);
-    const first = ranges.reduce((sum, [start], axis) => sum + start * strides[axis], offset);
-    return { shape: ranges.map(([start, stop]) => stop - start), strides, offset: first };
-  }
-
-  /** @param {Piece} piece @returns {Labelled} what belongs to a piece */
-  within(piece) {
-    return new Labelled(laidOut(this.data, this.layout(piece)), this.axes, this.strided, this.placed);
-  }
-
-  /** @param {Call} call @param {number} binding maximum size of a binding in bytes @param {boolean} [written] @returns {boolean} whether kernels can read, or if `written` write, it in place */
-  inPlace({ core }, binding, written = false) {
-    return !this.onHost && core.in_place(this.data, binding, this.strided, written && !this.placed);
-  }
+/** @param {Data} x @param {string} axes @param {Piece} piece @returns where its elements are in an array with these axes */
+function layoutOf({ shape, strides, offset }, axes, { at }) {
+  const ranges = shape.map((length, axis) => at.get(axes[axis]) ?? [0, length]);
+  const first = ranges.reduce((sum, [start], axis) => sum + start * strides[axis], offset);
+  return { shape: ranges.map(([start, stop]) => stop - start), strides, offset: first };
 }
+
+provide("webmm.engine.device.Array", isResident);
+provide("webmm.calls.executor.piece_of", (x, axes, piece) => laidOut(x, layoutOf(x, axes, piece)));
 
 /** @param {Call} call @returns {number} the most bytes that a dispatch can bind of a buffer */
 export const bindingOf = ({ core, device }) => core.dispatch_limits(device.choices.described).binding;
@@ -61,18 +37,13 @@ export const bindingOf = ({ core, device }) => core.dispatch_limits(device.choic
  */
 export async function inPieces(call, compute, operands, result, along, { each = "", flops = 0 } = {}) {
   const { core, device } = call;
-  const binding = bindingOf(call);
-  const cut = (/** @type {string} */ letters) => [...letters].filter((letter) => result.axes.includes(letter)).join("");
-  const arrays = [...operands, result].map(
-    ({ data, axes, onHost }) => new core.Extents(axes, data.shape, ELEMENTS[data.dtype].itemsize, onHost),
-  );
-  const most = core.moving_limits(device.choices.described, device.memory);
+  const [binding, limits] = [bindingOf(call), [device.choices.described, device.memory]];
   /** @type {Piece[]} */
-  const pieces = [...core.array_pieces(arrays, cut(along), cut(each), most, flops)];
-  const throughHost = !result.onHost && !pieces.every((piece) => result.within(piece).inPlace(call, binding, true));
-  const { shape, dtype } = result.data;
-  const whole = throughHost ? zeros(shape, dtype) : result.data;
-  const into = new Labelled(whole, result.axes);
+  const pieces = core.planned_pieces(...limits, operands, result, along, each, flops);
+  const { data, axes } = result;
+  const throughHost = core.goes_through_host(result, pieces, binding);
+  /** @type {Data} */
+  const whole = throughHost ? zeros(data.shape, data.dtype) : data;
   for (const piece of pieces) {
     /** @type {DeviceArray[]} */
     const moved = [];
@@ -83,18 +54,19 @@ export async function inPieces(call, compute, operands, result, along, { each = 
     try {
       const arrays = [];
       for (const one of operands.map((operand) => operand.within(piece))) {
-        const inPlace = one.onHost || one.inPlace(call, binding);
-        const data = inPlace ? one.data : await call.read(/** @type {DeviceArray} */ (one.data));
-        arrays.push(data instanceof DeviceArray ? data : await own(device.array(data)));
+        const there = one.on_host || one.in_place(binding) ? one.data : await call.read(one.data);
+        arrays.push(isResident(there) ? there : await own(device.array(there)));
       }
-      const place = into.layout(piece);
-      const made = into.onHost ? await own(device.empty(place.shape, dtype)) : laidOut(whole, place);
-      const target = /** @type {DeviceArray} */ (made);
+      const place = layoutOf(whole, axes, piece);
+      const host = whole instanceof HostArray ? whole : null;
+      const target = /** @type {DeviceArray} */ (
+        host ? await own(device.empty(place.shape, host.dtype)) : laidOut(whole, place)
+      );
       await compute(arrays, target, piece);
-      if (whole instanceof HostArray) copyElements(place.shape, await target.read(), { ...place, data: whole.data });
+      if (host) copyElements(place.shape, await target.read(), { ...place, data: host.data });
     } finally {
       for (const array of moved) array.free();
     }
   }
-  if (throughHost) device.write(/** @type {DeviceArray} */ (result.data), /** @type {HostArray} */ (whole));
+  if (throughHost) device.write(data, /** @type {HostArray} */ (whole));
 }

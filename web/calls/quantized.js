@@ -9,7 +9,7 @@ import { make, repr } from "../python.js";
 import { asMatrices, isGiven, noTerms, readable, reshaped, rowsOf } from "./operands.js";
 import { activationOf } from "./gemm.js";
 import { checkOptions, flag } from "./options.js";
-import { LETTERS, Labelled, inPieces } from "./pieces.js";
+import { inPieces } from "./pieces.js";
 import { checkSums, checkedBias, checkedScale, checkedZero, multipliers, spread, termsArray } from "./scheme.js";
 
 /** @import { Data } from "./operands.js" */
@@ -70,14 +70,17 @@ async function multiply(core, call, a, b, scheme, c) {
   const types = [a, b, c].map((each) => call.element(each.dtype));
   const whole = make(core.Quantized, [m, n, k, ...types, new core.Operand(k), new core.Operand(n)], settings);
   const terms = [];
-  if (whole.by_row) terms.push(new Labelled(termsArray(scheme.zeroA, row, null, m), "mt", false));
-  if (whole.by_column) terms.push(new Labelled(termsArray(scheme.zeroB, column, scheme.bias, n), "nt", false));
+  if (whole.by_row) terms.push(call.core.labelled(termsArray(scheme.zeroA, row, null, m), "mt", false));
+  if (whole.by_column) terms.push(call.core.labelled(termsArray(scheme.zeroB, column, scheme.bias, n), "nt", false));
   const compute = (/** @type {DeviceArray[]} */ [x, y, ...more], /** @type {DeviceArray} */ into) =>
     call.run(core.quantized_of(whole, x, y, into, ...more), x, y, into, ...more);
-  const left = new Labelled(await readable(call, a), `${LETTERS}mk`);
-  const right = new Labelled(await readable(call, b), `${LETTERS}kn`);
-  const result = new Labelled(c, `${LETTERS}mn`, false);
-  await inPieces(call, compute, [left, right, ...terms], result, "mn", { each: LETTERS, flops: 2 * k * c.size });
+  const left = call.core.labelled(await readable(call, a), `${call.core.BATCH}mk`);
+  const right = call.core.labelled(await readable(call, b), `${call.core.BATCH}kn`);
+  const result = call.core.labelled(c, `${call.core.BATCH}mn`, false);
+  await inPieces(call, compute, [left, right, ...terms], result, "mn", {
+    each: call.core.BATCH,
+    flops: 2 * k * c.size,
+  });
 }
 
 // Weights of 8 or 4 bits, with a scale and a zero point per block
@@ -181,10 +184,12 @@ export async function qmatmulWeights(call, given, weights, options) {
     const over = more.map((each) => each.broadcastTo(...into.shape));
     return call.run(core.weighted_of(weights, terms, over, ...given), ...given, ...over);
   };
-  const parts = weights.parts.map((part, i) => new Labelled(call.data(part), `n${"wbb"[i]}`, false));
-  const rows = new Labelled(await readable(call, await rowsOf(call, x)), "mk");
-  const over = own.operands.map((each) => new Labelled(asMatrices(each, shape.length, [x.ndim === 1, false]), "mn"));
-  const result = new Labelled(reshaped(c, [c.size / n, n]), "mn", false);
+  const parts = weights.parts.map((part, i) => call.core.labelled(call.data(part), `n${"wbb"[i]}`, false));
+  const rows = call.core.labelled(await readable(call, await rowsOf(call, x)), "mk");
+  const over = own.operands.map((each) =>
+    call.core.labelled(asMatrices(each, shape.length, [x.ndim === 1, false]), "mn"),
+  );
+  const result = call.core.labelled(reshaped(c, [c.size / n, n]), "mn", false);
   await inPieces(call, compute, [rows, ...parts, ...over], result, "mn", { flops: 2 * x.size * n });
   return c;
 }

@@ -6,7 +6,7 @@ import { make } from "../python.js";
 import { sumOverK } from "./gemm.js";
 import { dense, isGiven, laidOut, partOf, reshaped, viewOf } from "./operands.js";
 import { flag, number } from "./options.js";
-import { Labelled, inPieces } from "./pieces.js";
+import { inPieces } from "./pieces.js";
 
 /** @import { Data } from "./operands.js" */
 /** @import { Call } from "../engine/plans.js" */
@@ -76,8 +76,8 @@ async function reduceInto(call, operation, xs, y, own = null) {
     if (from.dtype === "float64" && operation.multiplied) return sumOverK(call, from, to, operation.name === "mean");
     return call.run(core.reduction_of(operation, from, to, other ?? null), ...[from, to, other].filter(Boolean));
   };
-  const labelled = xs.map((x) => new Labelled(x, "ikj"));
-  await inPieces(call, compute, labelled, new Labelled(y, "ij"), "ij");
+  const labelled = xs.map((x) => core.labelled(x, "ikj"));
+  await inPieces(call, compute, labelled, core.labelled(y, "ij"), "ij");
 }
 
 /** `Device.softmax()`, `layerNorm()` and `rmsNorm()`. @param {Call} call @param {"softmax" | "layer_norm" | "rms_norm"} name @param {any} x @param {any} options */
@@ -99,7 +99,7 @@ export async function mapped(call, x, name) {
     const problem = make(call.core.Elementwise, [name, from.size, call.element(from.dtype), from.offset, to.offset]);
     return call.run(problem, from, to);
   };
-  const [from, to] = [await dense(call, x), y].map((each) => new Labelled(reshaped(each, [x.size]), "i"));
+  const [from, to] = [await dense(call, x), y].map((each) => call.core.labelled(reshaped(each, [x.size]), "i"));
   await inPieces(call, compute, [from], to, "i");
   return y;
 }

@@ -2,10 +2,11 @@
 
 import { isResident } from "../engine/array.js";
 import { provide } from "../python.js";
-import { arranged, dense, laidOut, partOf, reshaped } from "./operands.js";
-import { Labelled, inPieces } from "./pieces.js";
+import { arranged, asMatrices, dense, forward, laidOut, noTerms, partOf, readable, reshaped } from "./operands.js";
+import { inPieces } from "./pieces.js";
 
 /** @import { Data } from "./operands.js" */
+/** @import { Labelled } from "./pieces.js" */
 /** @import { Call } from "../engine/plans.js" */
 /** @import { DeviceArray } from "../engine/array.js" */
 /** Queues a piece, given its operands and its result. @typedef {(...arrays: DeviceArray[]) => Promise<unknown>} Compute */
@@ -18,12 +19,19 @@ const SIDES = {
   laid_out: laidOut,
   /** @param {Call} call @param {Data} x @param {number[]} shape */
   spread: (call, x, shape) => laidOut(x, call.core.broadcast(x, shape)),
+  /** @param {Data} x @param {number} ndim @param {boolean} rows @param {boolean} columns */
+  as_matrices: (x, ndim, rows, columns) => asMatrices(x, ndim, [rows, columns]),
   /** @param {Call} call @param {Data} x @param {number} axis */
   as_ikj: (call, x, axis) => arranged(call, x, (x) => call.core.ikj(x, axis)),
+  dense,
+  /** @param {Call} call */
+  described: (call) => call.device.choices.described,
+  /** @param {Call} call @param {Data} x */
+  forward: async (call, x) => call.array(await forward(call, x)),
   /** @param {Call} call @param {Data} x */
   from_start: (call, x) => (x.offset ? call.read(/** @type {DeviceArray} */ (x)) : dense(call, x)),
-  /** @param {Data} x @param {string} axes @param {boolean} [anywhere] @param {boolean} [placed] */
-  labelled: (x, axes, anywhere, placed) => new Labelled(x, axes, anywhere, placed),
+  no_terms: noTerms,
+  readable,
   /** @param {Call} call @param {Compute} compute @param {Labelled[]} operands @param {Labelled} result @param {string} along @param {string} [each] @param {number} [flops] */
   in_pieces: (call, compute, operands, result, along, each, flops) =>
     inPieces(call, (arrays, into) => compute(...arrays, into), operands, result, along, { each, flops }),

@@ -25,6 +25,10 @@ export class Call {
   /** @type {Queued[]} */
   steps = [];
   complete = true; // whether replaying the steps repeats the call completely
+  /** @type {Kernel} the kernel to run, if the call names one */
+  kernel;
+  /** @type {DeviceArray | undefined} */
+  #sums;
   /** @type {DeviceArray[]} */
   #owned = [];
 
@@ -79,6 +83,12 @@ export class Call {
     return isResident(...operands) ? this.empty(shape, dtype) : zeros(shape, nameOf(dtype));
   }
 
+  /** @param {number} size @param {AnyType} dtype @returns {Promise<DeviceArray>} an array for `size` partial sums, the same one while it is large enough */
+  async sum(size, dtype) {
+    if (!this.#sums || this.#sums.size < size) this.#sums = this.own(await this.empty([size], dtype));
+    return this.#sums;
+  }
+
   /** @param {string | undefined} name @param {ElementType} otherwise @returns {ElementType} */
   dtype(name, otherwise) {
     return name === undefined ? otherwise : elementType(name);
@@ -89,9 +99,9 @@ export class Call {
     return this.core.DTYPES.get(dtype);
   }
 
-  /** Queue a problem, with the chosen kernel. @param {Problem} problem @param {...DeviceArray} arrays */
+  /** Queue a problem, with the call's kernel or the chosen one. @param {Problem} problem @param {...DeviceArray} arrays */
   run(problem, ...arrays) {
-    return this.queue(problem, arrays);
+    return this.queue(problem, arrays, this.kernel);
   }
 
   /** Queue a problem, with the chosen kernel unless another one is given. @param {Problem} problem @param {DeviceArray[]} arrays @param {Kernel} [kernel] */

@@ -198,6 +198,9 @@ export function host(name) {
   };
 }
 
+/** A class that JavaScript has of its own, for isinstance(): what it provides tells whether an object is of that class. @param {string} name */
+export const hostClass = (name) => ({ [Symbol.hasInstance]: host(name) });
+
 /** Provide JavaScript's version of a function that cannot be translated. @param {string} name @param {(...args: any[]) => any} f */
 export const provide = (name, f) => void provided.set(name, f);
 

@@ -66,7 +66,7 @@ class Labelled:
 
     def within(self, piece: Piece) -> Labelled:
         """Return the elements that belong to a piece."""
-        return replace(self, data=self.data[elements(piece, self.axes)]) if piece.at else self
+        return replace(self, data=piece_of(self.data, self.axes, piece)) if piece.at else self
 
     def on_the_host(self) -> NDArray[Any]:
         """Return the elements in host memory, dense unless kernels accept any strides; an upload keeps their order."""
@@ -76,6 +76,18 @@ class Labelled:
         """Return whether kernels can read or write it without a copy, with bindings of at most `binding` bytes."""
         x = self.data
         return isinstance(x, Array) and in_place(x, binding, self.anywhere, written and not self.placed)
+
+
+def labelled(x: Data, axes: str, anywhere: bool = True, placed: bool = False) -> Labelled:
+    """Return an operand or a result with a letter for each axis: the last of `axes`, "1" for a length of 1."""
+    letters = axes[len(axes) - x.ndim :]
+    own = "".join(["1" if length == 1 else letter for length, letter in zip(x.shape, letters, strict=True)])
+    return Labelled(x, own, anywhere, placed)
+
+
+def piece_of(x: Data, axes: str, piece: Piece) -> Data:
+    """Return a view of the elements of an array with these axes that belong to a piece."""
+    return x[elements(piece, axes)]
 
 
 def of_product(x: Data, axes: str, batch: int) -> Labelled:

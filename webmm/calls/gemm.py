@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from webmm import choose
 from webmm.arguments.products import check_in_place
 from webmm.calls import divided
 from webmm.calls.devices import Devices
@@ -16,7 +15,7 @@ from webmm.calls.elementwise import activation_on
 from webmm.calls.executor import Progress
 from webmm.calls.operands import Operandish, Temporaries, data_of, number, operands_of
 from webmm.calls.planned import planned
-from webmm.calls.product import Arguments, checked, dispatches, on_device, on_host
+from webmm.calls.product import Arguments, checked, multiplied, on_device, on_host
 from webmm.config import Precision, Tune, tune_mode
 from webmm.engine.aliasing import check_separate
 from webmm.engine.device import Array, Device, default_device
@@ -128,11 +127,9 @@ def gemm(
         raise ProblemError("gemm() works in place and takes only arrays on a device; create one with device.array(x)")
     check_in_place(a, b, c)
     check_separate("c", c, {"a": a, "b": b})
-    epilogue = Terms(alpha=number("alpha", alpha), beta=number("beta", beta))
-    settings = Arguments(None, None, epilogue, None, precision)
-    with c.device.span("gemm", "call"), Temporaries(c.device) as temporary:
-        for problem, arrays in dispatches(temporary, a, b, c, None, epilogue, settings):
-            choose.run(problem, c.device, *arrays)
+    terms = Terms(alpha=number("alpha", alpha), beta=number("beta", beta))
+    with c.device.span("gemm", "call"), Temporaries(c.device) as call:
+        multiplied(call, a, b, c, None, None, terms, precision or c.device.settings.precision)
     return c
 
 

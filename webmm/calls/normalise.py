@@ -8,10 +8,10 @@ from typing import Any
 from webmm.arguments.arrays import element_of
 from webmm.arguments.rows import axes_of, check_vector, ikj_shape, normalisation_of
 from webmm.calls.devices import Devices
-from webmm.calls.executor import Data
+from webmm.calls.executor import Data, labelled
 from webmm.calls.operands import Operandish, Temporaries, number, opened, returned
 from webmm.calls.planned import planned
-from webmm.calls.sides import as_ikj, from_start, in_pieces, labelled, reshaped
+from webmm.calls.sides import as_ikj, from_start, in_pieces, reshaped
 from webmm.dtypes import DType
 from webmm.engine.device import Array, Device
 from webmm.problems.normalise import check_normalised

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ from webmm import choose
 from webmm.arguments.products import matrix_operand
 from webmm.calls.devices import Devices, check_divisible, chosen
 from webmm.calls.executor import Data
+from webmm.config import Tune
 from webmm.dtypes import F32, I32, DType, dtype_of
 from webmm.engine.device import Array, Device, default_device
 from webmm.engine.devices import named
@@ -23,6 +24,7 @@ from webmm.problems.base import Problem
 from webmm.wgsl.own import Epilogue
 
 Operandish = Array | ArrayLike
+Run = Callable[..., None]  # run(problem, device, *arrays) queues a kernel that computes the problem
 
 
 def from_dlpack(x: Any, device: Device | str | None = None) -> Array:
@@ -58,10 +60,12 @@ def operands_of(activation: Epilogue | str | None) -> tuple[Data, ...]:
 
 
 class Temporaries:
-    """Device copies of one call's operands, freed when the call ends."""
+    """Device copies of one call's operands, freed when the call ends; and how its kernels are chosen and queued."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, tune: Tune | None = None, other: Run | None = None) -> None:
         self.device, self.devices = device, [device]  # the first of the devices
+        self.tune = tune  # None for the device's setting
+        self._other = other  # runs the problems instead of `webmm.choose.run`
         self._owned: list[Array] = []
         self._sum: Array | None = None
 
@@ -84,10 +88,13 @@ class Temporaries:
 
     def run(self, problem: Problem, *arrays: Array) -> None:
         """Queue the kernel that is chosen for a problem, on the device of its arrays."""
-        choose.run(problem, arrays[0].device, *arrays)
+        if self._other:
+            self._other(problem, arrays[0].device, *arrays)
+        else:
+            choose.run(problem, arrays[0].device, *arrays, tune=self.tune)
 
     def array(self, x: Operandish, dtype: DType | None = None) -> Array:
-        """Return `x` on the device; a transposed NumPy array is uploaded in its memory order."""
+        """Return `x` on the device, as `dtype`; a transposed NumPy array is uploaded in its memory order."""
         return self.arrays(x, dtype=dtype)[0]
 
     def arrays(self, *operands: Operandish, dtype: DType | None = None) -> list[Array]:
@@ -98,7 +105,7 @@ class Temporaries:
             if isinstance(x, Array):
                 if x.device is not self.device:
                     raise ProblemError("the operands live on different devices; copy one: device.array(x.numpy())")
-                found.append(x)
+                found.append(x if dtype in (None, x.element) else self._own(self.device.array(x.numpy(), dtype)))
                 continue
             host = imported(x)
             stored = in_memory_order(host)
@@ -111,34 +118,6 @@ class Temporaries:
     def empty(self, shape: tuple[int, ...], dtype: DType) -> Array:
         """Return an array whose contents are undefined."""
         return self._own(self.device.empty(shape, dtype))
-
-    def readable(self, x: Array) -> Array:
-        """Return `x`, or a contiguous copy if no kernel can read its strides."""
-        return x if matrix_operand(x) else self._own(self.device.array(x.numpy()))
-
-    def no_terms(self, a: Array, b: Array) -> tuple[Array, Array]:
-        """Return operands with k = 1, all zeros, with the same product as `a` and `b`, whose k is 0."""
-        zero = self._own(self.device.zeros((1,), a.element))
-        return zero.broadcast_to((*a.shape[:-1], 1)), zero.broadcast_to((*b.shape[:-2], 1, b.shape[-1]))
-
-    def bias(self, bias: Operandish | None, dtype: DType) -> Array | None:
-        """Return the bias, which was checked, on the device as `dtype`."""
-        if bias is None:
-            return None
-        array = self.array(bias, dtype)
-        if array.element != dtype or (array.strides[0] != 1 and array.shape[0] != 1):
-            array = self._own(self.device.array(array.numpy(), dtype))
-        return array
-
-    def spread(self, operands: Sequence[Operandish], shape: tuple[int, ...]) -> list[Array]:
-        """Return operands of an epilogue, which were checked, on the device and broadcast to `shape`."""
-        found = [self.array(x) for x in operands]
-        return [
-            (x if all(stride >= 0 for stride in x.strides) else self._own(self.device.array(x.numpy()))).broadcast_to(
-                shape
-            )
-            for x in found
-        ]
 
     def sum(self, size: int, dtype: DType) -> Array:
         """Return an array for `size` partial sums; the same array is returned again while it is large enough."""

@@ -38,6 +38,7 @@ def in_pieces(
 ) -> None:
     """Fill `result` by calls of `compute(*operands, result)` on pieces, cut along the axes with the letters `along`.
 
+    Letters of `along` and `each` that the result does not have are of no importance.
     `compute` queues the dispatches for a piece on the device of its arguments; with several devices, in several
     threads. No axis may be empty. Pieces have length 1 along the axes `each`. `flops` is the number of operations of
     the whole call. Raises UnsupportedError if a piece of length 1 along all axes is still too large, and
@@ -61,21 +62,24 @@ def in_placed_pieces(
     flops: int = 0,
 ) -> None:
     """As `in_pieces()`, for a `compute(piece, *operands, result)` that depends on where the piece is."""
-    everything = [one.extents for one in (*operands, result)]
-    nbytes = sum(math.prod(one.shape) * one.itemsize for one in everything)
-    if len(devices) > 1 and nbytes >= 2 * LEAST_MOVED and each + along:
+    everything = [*operands, result]
+    if len(devices) > 1 and _of(result, each + along) and sum(map(_nbytes, everything)) >= 2 * LEAST_MOVED:
         _divide(devices, compute, operands, result, along, each, flops)
         return
     device = devices[0]
 
     def attempt(memory: int) -> None:
-        pieces = list(array_pieces(everything, along, each, moving_limits(device, memory), flops))
+        pieces = planned_pieces(device, memory, operands, result, along, each, flops)
         _fill(device, pieces, compute, operands, result, dispatch_limits(device).binding)
 
-    if any(one.moved for one in everything):
+    if any(one.on_host for one in everything):
         shrinking(device.memory, attempt)
     else:
         attempt(device.memory)
+
+
+def _nbytes(one: Labelled) -> int:
+    return math.prod(one.data.shape) * one.dtype.itemsize
 
 
 def _divide(
@@ -89,7 +93,7 @@ def _divide(
 ) -> None:
     """Call `in_placed_pieces()` for a piece on each device, in proportion to the bytes that it can move."""
     lengths = dict(zip(result.axes, result.data.shape, strict=True))
-    axis = max(each + along, key=lambda letter: lengths[letter])
+    axis = max(_of(result, each + along), key=lambda letter: lengths[letter])
 
     def on_one(piece: Piece, device: Device) -> None:
         part = flops * lengths_of(piece)[axis] // lengths[axis]
@@ -118,10 +122,8 @@ def _fill(
     result: Labelled,
     binding: int,
 ) -> None:
-    through_host = not result.on_host and not all(
-        result.within(piece).in_place(binding, written=True) for piece in pieces
-    )
-    into = replace(result, data=np.empty(result.data.shape, result.dtype.numpy)) if through_host else result
+    moved = goes_through_host(result, pieces, binding)
+    into = replace(result, data=np.empty(result.data.shape, result.dtype.numpy)) if moved else result
 
     def queue(piece: Piece, arrays: list[Array], target: Array, _: Array) -> None:
         compute(piece, *arrays, target)
@@ -147,3 +149,24 @@ def _at_once(
         with device.submissions.held():
             compute(*arrays, target)
             device.download(target, result.data)
+
+
+# The steps, in both languages
+
+
+def planned_pieces(
+    device: Device, memory: int, operands: Sequence[Labelled], result: Labelled, along: str, each: str, flops: int
+) -> list[Piece]:
+    """Return the pieces of a call, cut along letters of the result, which take at most `memory` bytes on the device."""
+    everything = [one.extents for one in (*operands, result)]
+    limits = moving_limits(device, memory)
+    return list(array_pieces(everything, _of(result, along), _of(result, each), limits, flops))
+
+
+def goes_through_host(result: Labelled, pieces: Sequence[Piece], binding: int) -> bool:
+    """Return whether a result on the device has pieces that kernels cannot write where they are."""
+    return not result.on_host and not all(result.within(piece).in_place(binding, written=True) for piece in pieces)
+
+
+def _of(result: Labelled, letters: str) -> str:
+    return "".join([letter for letter in letters if letter in result.axes])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,10 +12,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from webmm import choose
 from webmm.arguments.arrays import element_of
-from webmm.arguments.products import bias_kind, check_stored_once, matrix_shape, result_shape, shape_with
+from webmm.arguments.products import bias_kind, check_stored_once, result_shape, shape_with
 from webmm.calls.executor import Data, Progress, shrinking
-from webmm.calls.operands import Temporaries, operands_of
+from webmm.calls.operands import Run, Temporaries, operands_of
 from webmm.calls.planned import planned
+from webmm.calls.sides import as_matrices, dense, described, forward, no_terms, readable, spread
 from webmm.calls.streamed import OVERLAP, StreamedProduct
 from webmm.choose.dispatches import product_dispatches
 from webmm.config import Precision, Tune
@@ -27,8 +28,7 @@ from webmm.problems.gemm import Gemm
 from webmm.wgsl.epilogues import OF_WHOLE_SUMS, Terms
 from webmm.wgsl.own import Epilogue, fields_of
 
-Run = Callable[..., None]  # run(problem, device, *arrays) queues a kernel that computes the problem
-Dispatch = tuple[Gemm, tuple[Array, ...]]  # a problem and its arrays
+Dispatch = tuple[Gemm, list[Array]]  # a problem and its arrays
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,9 @@ class Arguments:
         """The operands of a user's own function."""
         return operands_of(self.function)
 
-    def run(self, problem: Gemm, device: Device, *arrays: Array) -> None:
-        """Queue a kernel that computes `problem`."""
-        if self.other:
-            self.other(problem, device, *arrays)
-        else:
-            choose.run(problem, device, *arrays, tune=self.tune)
+    def precision_on(self, device: Device) -> Precision:
+        """Return the precision, by default the device's setting."""
+        return self.precision or device.settings.precision
 
 
 def checked(
@@ -100,21 +97,14 @@ def named(operands: Sequence[Data]) -> Mapping[str, Data]:
 
 def on_device(device: Device, a: Data, b: Data, settings: Arguments, into: Array | None = None) -> Array:
     """Return the product on the device, in `into` if given, of operands that were checked."""
-    with Temporaries(device) as temporary:
-        left, right = temporary.array(a), temporary.array(b)
-        shape = result_shape(left, right)
-        out = left.element if settings.out_dtype is None else settings.out_dtype
-        c = device.empty(matrix_shape(left, right), out) if into is None else _with_dropped_axes(into, left, right)
-        bias, beta = temporary.bias(settings.bias, left.element), 0.0 if settings.residual is None else 1.0
-        epilogue = replace(settings.epilogue, beta=beta, bias=bias_kind(bias))
-        operands = [_with_dropped_axes(x, left, right) for x in temporary.spread(settings.operands, shape)]
-        both = _at_least_2d(left, 0), _at_least_2d(right, 1)
-        queued = dispatches(temporary, *both, c, bias, epilogue, settings, operands)
-        if settings.residual is not None:
-            _fill(c, settings.residual, queued, settings)
-        for problem, arrays in queued:
-            settings.run(problem, device, *arrays)
-        return c.reshape(*shape) if into is None else into
+    bias, shape = settings.bias, result_shape(a, b)
+    out = element_of(a) if settings.out_dtype is None else settings.out_dtype
+    whole = device.empty(shape, out) if into is None else into
+    left, right, c, residual, *operands = in_matrices(a, b, (whole, settings.residual, *settings.operands), len(shape))
+    terms = replace(settings.epilogue, beta=0.0 if residual is None else 1.0, bias=bias_kind(bias))
+    with Temporaries(device, settings.tune, settings.other) as call:
+        multiplied(call, left, right, c, bias, residual, terms, settings.precision_on(device), operands)
+    return whole
 
 
 def _uploaded(device: Device, a: NDArray[Any], b: NDArray[Any], settings: Arguments) -> Array:
@@ -146,12 +136,6 @@ def _of_arrays(
     """Return the product of uploaded operands, which were checked, as Settings say; a repeated call replays this."""
     terms = Terms(alpha=alpha, **fields_of(activation))
     return on_device(a.device, a, b, Arguments(bias, residual, terms, out_dtype, precision, tune, function=activation))
-
-
-def _with_dropped_axes(out: Array, a: Array, b: Array) -> Array:
-    """Return `out` with the axes that 1-D operands drop."""
-    column = out if b.ndim > 1 else out[..., None]
-    return column if a.ndim > 1 else column[..., None, :]
 
 
 def on_host(
@@ -203,21 +187,13 @@ def _streamed(
     bias, residual = (None if x is None else np.asarray(x) for x in (settings.bias, settings.residual))
     operands = [np.asarray(x) for x in settings.operands]
     check_separate("out", c, {"a": a, "b": b, "bias": bias, "residual": residual, **named(operands)})
-
-    def with_axes(x: NDArray[Any]) -> NDArray[Any]:
-        at: Any = (*(None,) * (c.ndim - x.ndim), ...)  # with "...", an array without axes stays a view
-        x = x[at]
-        x = x[..., None] if b.ndim == 1 else x
-        return x[..., None, :] if a.ndim == 1 else x
-
-    into, operands = with_axes(c), [with_axes(x) for x in operands]
-    left, right = (a if a.ndim > 1 else a[None, :]), (b if b.ndim > 1 else b[:, None])
+    left, right, into, residual, *operands = in_matrices(a, b, (c, residual, *operands), c.ndim)
     left, right = (x[(None,) * (into.ndim - x.ndim)] for x in (left, right))
     if not into.size:
         return
     if not left.shape[-1]:
         added = 0.0 if bias is None else bias.astype(np.float64)
-        start = 0.0 if residual is None else residual.reshape(into.shape)
+        start = 0.0 if residual is None else residual
         into[...] = settings.epilogue.reference(np.zeros(into.shape), bias=added, operands=operands) + start
         return
 
@@ -226,16 +202,17 @@ def _streamed(
     ) -> None:
         epilogue = replace(settings.epilogue, beta=beta, bias=kind, **({} if last else OF_WHOLE_SUMS))
         with Temporaries(device) as moved:  # the parts of this piece only: together they may exceed the memory
-            spread = moved.spread(parts, z.shape) if last else []
-            for problem, arrays in dispatches(temporary, x, y, z, added, epilogue, settings, spread):
-                settings.run(problem, device, *arrays)
+            over = [forward(moved, part).broadcast_to(z.shape) for part in parts] if last else []
+            for problem, arrays in dispatches(call, x, y, z, added, epilogue, precision, over):
+                call.run(problem, *arrays)
 
-    with Temporaries(device) as temporary:
+    precision = settings.precision_on(device)
+    with Temporaries(device, settings.tune, settings.other) as call:
         StreamedProduct(
             *(device, multiply, left, right, into),
             *(dtype_of(a.dtype), dtype_of(c.dtype)),
             bias=bias,
-            residual=None if residual is None else residual.reshape(into.shape),
+            residual=residual,
             operands=operands,
             needs_whole_sum=settings.epilogue.needs_whole_sum,
             progress=progress,
@@ -249,14 +226,10 @@ def multiply(a: NDArray[Any], b: NDArray[Any], device: Device, run: Run) -> NDAr
         return on_host(device, a, b, Arguments(None, None, Terms(), None, other=run), None, None)
 
 
-def _at_least_2d(x: Array, new_axis: int) -> Array:
-    return x if x.ndim > 1 else x[(None, slice(None)) if new_axis == 0 else (slice(None), None)]
-
-
-def _fill(c: Array, residual: Data, queued: list[Dispatch], settings: Arguments) -> None:
+def fill(call: Temporaries, c: Array, residual: Data, queued: Sequence[Dispatch]) -> None:
     """Copy `residual` into `c`, unless both are the same view, once all that is `queued` is known to have kernels."""
     for problem, _ in queued:
-        choose.choose(problem, c.device, settings.tune)
+        choose.choose(problem, c.device, call.tune)
     if isinstance(residual, Array) and overlap(c, residual):
         layouts = [[(n, s) for n, s in zip(x.shape, x.strides, strict=True) if n != 1] for x in (c, residual)]
         if layouts[0] == layouts[1] and c.offset == residual.offset:
@@ -269,30 +242,62 @@ def _fill(c: Array, residual: Data, queued: list[Dispatch], settings: Arguments)
     c.device.assign(c, residual)
 
 
-def dispatches(
-    temporary: Temporaries,
-    a: Array,
-    b: Array,
-    c: Array,
-    bias: Array | None,
-    epilogue: Terms,
-    settings: Arguments,
-    operands: Sequence[Array] = (),
-) -> list[Dispatch]:
-    """Return the dispatches of c ← epilogue(a @ b), with `bias` if the epilogue has one.
+# The steps, in both languages
 
-    The arrays have at least two axes; `operands` are those of the epilogue, of the shape of `c`.
-    Nothing is written before the first of them runs.
+
+def in_matrices(a: Data, b: Data, others: Sequence[Data | None], ndim: int) -> list[Any]:
+    """Return `a`, `b` and `others`, which have or broadcast to the shape of a @ b, with the axes that vectors drop."""
+    rows, columns = a.ndim == 1, b.ndim == 1
+    left = as_matrices(a, 1, True, False) if rows else a
+    right = as_matrices(b, 1, False, True) if columns else b
+    return [left, right, *(None if x is None else as_matrices(x, ndim, rows, columns) for x in others)]
+
+
+def multiplied(
+    call: Temporaries,
+    a: Data,
+    b: Data,
+    c: Array,
+    bias: Data | None,
+    residual: Data | None,
+    terms: Terms,
+    precision: str,
+    operands: Sequence[Data] = (),
+) -> None:
+    """Set `c` to activation(alpha·a @ b + bias) + beta·c, where c is the `residual` if there is one, as `terms` say.
+
+    All arrays were checked, and have at least two axes; `operands` are those of the activation.
     """
     if not c.size:
-        return []
+        return
+    added = None if bias is None else call.array(dense(call, bias), element_of(a))
+    over = [spread(call, forward(call, x), c.shape) for x in operands]
+    queued = dispatches(call, a, b, c, added, terms, precision, over)
+    if residual is not None:
+        fill(call, c, residual, queued)
+    for problem, arrays in queued:
+        call.run(problem, *arrays)
+
+
+def dispatches(
+    call: Temporaries,
+    a: Data,
+    b: Data,
+    c: Array,
+    bias: Array | None,
+    terms: Terms,
+    precision: str,
+    operands: Sequence[Data],
+) -> list[Dispatch]:
+    """Return the dispatches of c ← terms(a @ b), with `bias` if there is one, and `operands` of the shape of `c`.
+
+    Nothing is written before the first of them runs.
+    """
     if not a.shape[-1]:
-        a, b = temporary.no_terms(a, b)
-    batch = c.shape[:-2]
-    a, b = (temporary.readable(x) for x in (a, b))
-    a, b = a.broadcast_to((*batch, *a.shape[-2:])), b.broadcast_to((*batch, *b.shape[-2:]))
-    precision = settings.precision or temporary.device.settings.precision
-    return [
-        (each.problem, tuple(temporary.sum(each.size, each.sums) if x is None else x for x in each.arrays))
-        for each in product_dispatches((a, b, c), bias, epilogue, precision, operands, temporary.device)
-    ]
+        a, b = no_terms(a, b)
+    batch, arrays = c.shape[:-2], [call.array(readable(call, x)) for x in (a, b)]
+    left, right = (spread(call, x, (*batch, *x.shape[-2:])) for x in arrays)
+    found = []
+    for each in product_dispatches((left, right, c), bias, terms, precision, operands, described(call)):
+        found.append((each.problem, [call.sum(each.size, each.sums) if x is None else x for x in each.arrays]))
+    return found

@@ -13,11 +13,12 @@ import numpy as np
 
 from webmm.arguments.arrays import Layout, Shape
 from webmm.arguments.rows import ikj, ikj_shape
-from webmm.calls import pieces
+from webmm.calls import operands, pieces
 from webmm.calls.executor import Data, Labelled
+from webmm.calls.executor import labelled as labelled  # the same in both languages
 from webmm.calls.expression import copied
 from webmm.calls.operands import Temporaries, in_shape
-from webmm.engine.device import Array
+from webmm.engine.device import Array, Device
 
 
 def is_resident(*operands: Data | None) -> bool:
@@ -48,6 +49,18 @@ def spread(call: Temporaries, x: Data, shape: Shape) -> Data:
     return x.broadcast_to(shape) if isinstance(x, Array) else np.broadcast_to(x, shape)
 
 
+def as_matrices(x: Data, ndim: int, rows: bool, columns: bool) -> Data:
+    """Return a view of an array with the axes of a product of matrices, with length 1 where it broadcasts.
+
+    `ndim` is that of the operand, or of the result, that it is or is added to, without the axes that vectors drop:
+    `rows` or `columns` says that it gets these.
+    """
+    if ndim > x.ndim:
+        x = x[(None,) * (ndim - x.ndim) + (...,)]
+    x = x[..., None] if columns else x
+    return x[..., None, :] if rows else x
+
+
 def as_ikj(call: Temporaries, x: Data, axis: int) -> Data:
     """Return `x` as x[i, k, j] with k along `axis`: a view if its strides allow it, else of a copy."""
     del call
@@ -57,21 +70,42 @@ def as_ikj(call: Temporaries, x: Data, axis: int) -> Data:
     return in_shape(x, ikj_shape(x, axis)) if layout is None else laid_out(x, layout)
 
 
+def dense(call: Temporaries, x: Data) -> Data:
+    """Return `x`, or a dense copy if it is on a device and has gaps or another order."""
+    del call
+    return x if not isinstance(x, Array) or x.contiguous else x.reshape(x.shape, copy=True)
+
+
+def described(call: Temporaries) -> Device:
+    """Return the device as the planner and the choice of kernels see it."""
+    return call.device
+
+
+def forward(call: Temporaries, x: Data) -> Array:
+    """Return `x` on the device, without negative strides: a copy if need be."""
+    array = call.array(x)
+    return array if all(stride >= 0 for stride in array.strides) else array.reshape(array.shape, copy=True)
+
+
 def from_start(call: Temporaries, x: Data) -> Data:
     """Return `x`, or a dense copy if it is on a device and does not fill a buffer from its start on."""
     del call
     return copied(x) if isinstance(x, Array) and (x.offset or not x.contiguous) else x
 
 
-def labelled(x: Data, axes: str, anywhere: bool = True, placed: bool = False) -> Labelled:
-    """Return an operand or a result with a letter for each axis: the last of `axes`, "1" for a length of 1.
+def no_terms(a: Data, b: Data) -> tuple[Data, Data]:
+    """Return operands of zeros with k = 1, for operands with k = 0, whose product is the same."""
+    shapes = (*a.shape[:-1], 1), (*b.shape[:-2], 1, b.shape[-1])
+    if isinstance(a, Array):
+        zero = a.device.zeros((1,), a.element)
+        return zero.broadcast_to(shapes[0]), zero.broadcast_to(shapes[1])
+    return np.zeros(shapes[0], a.dtype), np.zeros(shapes[1], a.dtype)
 
-    With `anywhere`, kernels accept any start element and any non-negative strides; so they do of a result that is
-    `placed`.
-    """
-    letters = axes[len(axes) - x.ndim :]
-    own = "".join("1" if length == 1 else letter for length, letter in zip(x.shape, letters, strict=True))
-    return Labelled(x, own, anywhere, placed)
+
+def readable(call: Temporaries, x: Data) -> Data:
+    """Return `x`, or a copy in host memory if no kernel can read the strides of its matrices."""
+    del call
+    return operands.readable(x)
 
 
 def in_pieces(
@@ -84,12 +118,8 @@ def in_pieces(
     each: str = "",
     flops: int = 0,
 ) -> None:
-    """Fill `result` by calls of `compute(*operands, result)`, as `webmm.calls.pieces.in_pieces()`.
-
-    Letters of `along` and `each` that the result does not have are of no importance.
-    """
-    own = [_of(letters, result) for letters in (along, each)]
-    pieces.in_pieces(call.devices, compute, operands, result, own[0], each=own[1], flops=flops)
+    """Fill `result` by calls of `compute(*operands, result)`, as `webmm.calls.pieces.in_pieces()`."""
+    pieces.in_pieces(call.devices, compute, operands, result, along, each=each, flops=flops)
 
 
 def in_placed_pieces(
@@ -103,9 +133,4 @@ def in_placed_pieces(
     flops: int = 0,
 ) -> None:
     """As `in_pieces()`, for a `compute(piece, *operands, result)` that depends on where the piece is."""
-    own = [_of(letters, result) for letters in (along, each)]
-    pieces.in_placed_pieces(call.devices, compute, operands, result, own[0], each=own[1], flops=flops)
-
-
-def _of(letters: str, result: Labelled) -> str:
-    return "".join(letter for letter in letters if letter in result.axes)
+    pieces.in_placed_pieces(call.devices, compute, operands, result, along, each=each, flops=flops)

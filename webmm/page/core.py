@@ -22,23 +22,24 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.arguments.arrays": ("broadcast_shape",),
     "webmm.arguments.buffers": ("check_buffers",),
     "webmm.arguments.pieces": ("in_place",),
-    "webmm.arguments.products": (
-        *("bias_kind", "check_in_place", "check_operands", "matrix_operand", "matrix_shape", "shape_with"),
-    ),
+    "webmm.arguments.products": (*("bias_kind", "check_in_place", "check_operands", "matrix_operand", "shape_with"),),
     "webmm.arguments.rows": (
         *("axes_of", "each_ikj", "ikj", "ikj_shape", "of_nothing"),
         *("k_at_once", "reduced_dtype", "reduced_shape", "reduction_of"),
     ),
     "webmm.arguments.views": ("broadcast", "matrices_transposed", "sliced", "transposed"),
+    "webmm.calls.executor": ("labelled",),
     "webmm.calls.normalise": ("normalised",),
+    "webmm.calls.pieces": ("goes_through_host", "planned_pieces"),
+    "webmm.calls.product": ("in_matrices", "multiplied"),
     "webmm.choose": ("candidates",),
-    "webmm.choose.dispatches": ("product_dispatches",),
     "webmm.choose.gemm": ("attainable",),
     "webmm.choose.limits": ("dispatch_limits", "largest_buffer", "most_at_once", "moving_limits"),
     "webmm.choose.tables": ("model_of",),
     "webmm.choose.tuned": ("refusal",),
     "webmm.cut.arrays": ("Extents", "array_pieces"),
     "webmm.cut.pieces": ("Limits",),
+    "webmm.cut.streams": ("BATCH",),
     "webmm.engine.timing": (
         *("BATCH_TIME", "COLD", "MIN_SAMPLES", "SAMPLE_TIME", "Timing", "WAKE", "WARM_UP", "duration", "sample_count"),
     ),
@@ -84,7 +85,7 @@ DESCRIBED = {
     *("candidates", "capabilities", "driver", "engine", "fallbacks", "field", "info", "kind", "name"),
     *("capacity", "device", "dtype", "element", "get_template", "mT", "ndim", "offset", "records"),
     *("render", "shape", "size", "strides"),
-    *("array", "data", "devices", "empty", "result", "run"),  # of calls
+    *("array", "data", "devices", "empty", "result", "run", "sum"),  # of calls
 }
 UNUSED = ("webmm.kernels.base.Kernel.space",)  # methods that nothing on the page calls
 

@@ -19,7 +19,12 @@ from webmm.wgsl.compilers import shown
 
 PACKAGES = ["webmm"]  # the packages whose modules are translated, besides those of plugins
 PURE = ("webmm.arguments", "webmm.cut", "webmm.kernels")  # those all of whose functions JavaScript can call
-PROVIDED = ("webmm.arguments.options.spelled", "webmm.calls.sides.*")  # … although it has these of its own
+# What JavaScript has of its own, in these packages or others.
+PROVIDED = (
+    *("webmm.arguments.options.spelled", "webmm.calls.executor.piece_of", "webmm.calls.product.fill"),
+    "webmm.calls.sides.*",
+    "webmm.engine.device.Array",  # a class, as far as isinstance() goes
+)
 
 
 def is_ours(module: str | None) -> bool:
@@ -170,7 +175,7 @@ def resolve(module: str, name: str) -> Name | str:
 
 
 def is_provided(module: str, name: str) -> bool:
-    """Tell whether JavaScript has a function of its own in place of this one."""
+    """Tell whether JavaScript has a function, or a class, of its own in place of this one."""
     return f"{module}.{name}" in PROVIDED or f"{module}.*" in PROVIDED
 
 

@@ -18,7 +18,7 @@ from webmm.page.script import runtime
 from webmm.page.script.expressions import Scope
 from webmm.page.script.functions import Functions, decorator, parameters
 from webmm.page.script.meanings import expressible, refer
-from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, is_ours, refuse_host
+from webmm.page.script.names import HostError, Name, ScriptError, definitions, home, is_ours, is_provided, refuse_host
 from webmm.page.script.values import field as field_text
 from webmm.page.script.values import value as value_text
 
@@ -98,6 +98,8 @@ class Program:
             mapping = Name(name.module, name.name)
             return Definition(f"«{mapping}».set({json.dumps(name.key)}, {text});", {*before, mapping})
         node = definitions(name.module).get(name.name)
+        if isinstance(node, ast.ClassDef) and is_provided(name.module, name.name):
+            return Definition(f"export const «{name}» = $.hostClass({json.dumps(str(name))});")
         if isinstance(node, ast.ClassDef):
             return self._class(name, node)
         if isinstance(node, ast.FunctionDef):

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from webmm.page.script.names import HostError, Name, definitions, resolve
 
-AWAITED = tuple(  # functions that JavaScript has of its own, and that return a promise there
-    f"webmm.calls.sides.{name}" for name in ("as_ikj", "from_start", "in_pieces", "in_placed_pieces")
-)
+SIDES = ("as_ikj", "dense", "forward", "from_start", "in_pieces", "in_placed_pieces", "readable")
+# Functions that JavaScript has of its own, and that return a promise there.
+AWAITED = ("webmm.calls.product.fill", *(f"webmm.calls.sides.{name}" for name in SIDES))
 METHODS = ("array", "empty", "read", "result", "run", "sum")  # of an object that is named `call`
 
 
