@@ -5,7 +5,7 @@ import { HostArray, sizeOf, zeros } from "../host.js";
 import { dataclasses } from "../python.js";
 import { arranged, asIntegers, isGiven, laidOut, partOf, reshaped } from "./operands.js";
 import { number } from "./options.js";
-import { inPieces } from "./pieces.js";
+import { inPlacedPieces } from "./pieces.js";
 
 /** @import { Python } from "../bundle.js" */
 /** @import { Data } from "./operands.js" */
@@ -95,7 +95,9 @@ async function compute(core, call, { q, k, v, mask, lengths }, result, settings,
     const arrays = [q, k, v, o, ...[hidden, counts].filter((x) => x !== null)];
     return call.queue(sums ? core.of_row_sums(problem) : problem, arrays, sums);
   };
-  await inPieces(call, piece, operands, await five(result, "bgrqx", true), "bgq", { flops });
+  const queue = async (/** @type {any} */ place, /** @type {DeviceArray[]} */ ...all) =>
+    piece(all, /** @type {DeviceArray} */ (all.pop()), place);
+  await inPlacedPieces(call, queue, operands, await five(result, "bgrqx", true), "bgq", "", flops);
 }
 
 /** @param {any} core @param {Data} x @param {number[]} batch @param {number} keys @returns {Data} the lengths of sequences as a vector of int32; throws ProblemError for other shapes, dtypes or values */

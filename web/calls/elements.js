@@ -77,7 +77,13 @@ async function expressed(call, link, numbers, xs, out) {
   const y = await call.result(xs[0].shape, out, ...xs);
   if (!y.size) return y;
   const [result, ...operands] = [y, ...xs].map((x) => call.core.labelled(x, call.core.BATCH));
-  await inPieces(call, queue, operands, result, call.core.BATCH);
+  await inPieces(
+    call,
+    async (...all) => queue(all, /** @type {DeviceArray} */ (all.pop())),
+    operands,
+    result,
+    call.core.BATCH,
+  );
   return y;
 }
 
@@ -104,6 +110,12 @@ export async function rotary(call, x, cos, sin, options) {
     for (const [i, target] of seen(y).entries()) await queues[i]([first, c, second, s], target);
   };
   const [whole, ...operands] = given.map((each, i) => call.core.labelled(each, call.core.BATCH + (i ? "p" : "w")));
-  await inPieces(call, compute, [whole, ...operands], call.core.labelled(y, `${call.core.BATCH}w`), call.core.BATCH);
+  await inPieces(
+    call,
+    async (...all) => compute(all, /** @type {DeviceArray} */ (all.pop())),
+    [whole, ...operands],
+    call.core.labelled(y, `${call.core.BATCH}w`),
+    call.core.BATCH,
+  );
   return y;
 }

@@ -45,8 +45,9 @@ export async function matmul(call, givenA, givenB, options) {
     return whole;
   }
   const given = [bias, added, ...over].filter((x) => x !== null);
-  const compute = (/** @type {DeviceArray[]} */ [x, y, ...more], /** @type {DeviceArray} */ into) => {
-    const [first, second] = [bias && more.shift(), added && more.shift()];
+  const compute = (/** @type {DeviceArray[]} */ ...arrays) => {
+    const [x, y, ...more] = arrays;
+    const [first, second, into] = [bias && more.shift(), added && more.shift(), more.pop()];
     return core.multiplied(call, x, y, into, first, second, terms, precision, more);
   };
   const [mk, kn, mn] = ["mk", "kn", "mn"].map((axes) => core.BATCH + axes);

@@ -23,13 +23,13 @@ export const transposed = ({ core }, x) => laidOut(x, core.matrices_transposed(x
 /**
  * Give an array the axes of a product of matrices, with length 1 where it broadcasts.
  * @param {Data} x @param {number} ndim of the operand or the result that it is or is added to, without the axes that vectors lack
- * @param {boolean[]} vectors whether a and b are vectors: x gets an axis of rows, or of columns @returns {Data} a view
+ * @param {boolean} rows whether it gets an axis of rows, since a is a vector @param {boolean} columns likewise, for b @returns {Data} a view
  */
-export function asMatrices(x, ndim, [a, b]) {
+export function asMatrices(x, ndim, rows, columns) {
   const [shape, strides] = [x.shape, x.strides].map((each, i) => {
     const none = 1 - i; // a length of 1, a stride of 0
-    const all = [...Array(ndim - x.ndim).fill(none), ...each, ...(b ? [none] : [])];
-    return a ? all.toSpliced(-1, 0, none) : all;
+    const all = [...Array(ndim - x.ndim).fill(none), ...each, ...(columns ? [none] : [])];
+    return rows ? all.toSpliced(-1, 0, none) : all;
   });
   return viewOf(x, shape, strides);
 }

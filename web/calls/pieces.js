@@ -15,6 +15,8 @@ import { laidOut } from "./operands.js";
 /** @import { Data } from "./operands.js" */
 /** @import { Call } from "../engine/plans.js" */
 /** A translated `Piece`: the range along each axis that is cut, by the axes' letters. @typedef {{at: Map<string, [number, number]>}} Piece */
+/** Queues a piece, given its operands and its result. @typedef {(...arrays: DeviceArray[]) => Promise<unknown>} Compute */
+/** The same, given its place first. @typedef {(piece: Piece, ...arrays: DeviceArray[]) => Promise<unknown>} PlacedCompute */
 /** A translated `Labelled`: an operand or a result with a letter for each of its axes. @typedef {Python} Labelled */
 
 /** @param {Data} x @param {string} axes @param {Piece} piece @returns where its elements are in an array with these axes */
@@ -30,12 +32,15 @@ provide("webmm.calls.executor.piece_of", (x, axes, piece) => laidOut(x, layoutOf
 /** @param {Call} call @returns {number} the most bytes that a dispatch can bind of a buffer */
 export const bindingOf = ({ core, device }) => core.dispatch_limits(device.choices.described).binding;
 
+/** As `inPlacedPieces()`, for pieces that do not depend on where they are. @param {Call} call @param {Compute} compute @param {[Labelled[], Labelled, string, string?, number?]} more */
+export const inPieces = (call, compute, ...more) => inPlacedPieces(call, (_, ...arrays) => compute(...arrays), ...more);
+
 /**
  * Compute `result` in pieces: cut along the axes with the letters `along` if necessary, and into pieces of length 1 along `each`.
- * @param {Call} call @param {(arrays: DeviceArray[], into: DeviceArray, piece: Piece) => Promise<unknown>} compute queues one piece, given its operands, its result and its place
- * @param {Labelled[]} operands @param {Labelled} result @param {string} along @param {{each?: string, flops?: number}} [options]
+ * @param {Call} call @param {PlacedCompute} compute @param {Labelled[]} operands @param {Labelled} result
+ * @param {string} along @param {string} [each] @param {number} [flops] of the whole call
  */
-export async function inPieces(call, compute, operands, result, along, { each = "", flops = 0 } = {}) {
+export async function inPlacedPieces(call, compute, operands, result, along, each = "", flops = 0) {
   const { core, device } = call;
   const [binding, limits] = [bindingOf(call), [device.choices.described, device.memory]];
   /** @type {Piece[]} */
@@ -62,7 +67,7 @@ export async function inPieces(call, compute, operands, result, along, { each = 
       const target = /** @type {DeviceArray} */ (
         host ? await own(device.empty(place.shape, host.dtype)) : laidOut(whole, place)
       );
-      await compute(arrays, target, piece);
+      await compute(piece, ...arrays, target);
       if (host) copyElements(place.shape, await target.read(), { ...place, data: host.data });
     } finally {
       for (const array of moved) array.free();

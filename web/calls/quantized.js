@@ -77,10 +77,15 @@ async function multiply(core, call, a, b, scheme, c) {
   const left = call.core.labelled(await readable(call, a), `${call.core.BATCH}mk`);
   const right = call.core.labelled(await readable(call, b), `${call.core.BATCH}kn`);
   const result = call.core.labelled(c, `${call.core.BATCH}mn`, false);
-  await inPieces(call, compute, [left, right, ...terms], result, "mn", {
-    each: call.core.BATCH,
-    flops: 2 * k * c.size,
-  });
+  await inPieces(
+    call,
+    async (...all) => compute(all, /** @type {DeviceArray} */ (all.pop())),
+    [left, right, ...terms],
+    result,
+    "mn",
+    call.core.BATCH,
+    2 * k * c.size,
+  );
 }
 
 // Weights of 8 or 4 bits, with a scale and a zero point per block
@@ -187,9 +192,17 @@ export async function qmatmulWeights(call, given, weights, options) {
   const parts = weights.parts.map((part, i) => call.core.labelled(call.data(part), `n${"wbb"[i]}`, false));
   const rows = call.core.labelled(await readable(call, await rowsOf(call, x)), "mk");
   const over = own.operands.map((each) =>
-    call.core.labelled(asMatrices(each, shape.length, [x.ndim === 1, false]), "mn"),
+    call.core.labelled(asMatrices(each, shape.length, x.ndim === 1, false), "mn"),
   );
   const result = call.core.labelled(reshaped(c, [c.size / n, n]), "mn", false);
-  await inPieces(call, compute, [rows, ...parts, ...over], result, "mn", { flops: 2 * x.size * n });
+  await inPieces(
+    call,
+    async (...all) => compute(all, /** @type {DeviceArray} */ (all.pop())),
+    [rows, ...parts, ...over],
+    result,
+    "mn",
+    "",
+    2 * x.size * n,
+  );
   return c;
 }

@@ -77,7 +77,13 @@ async function reduceInto(call, operation, xs, y, own = null) {
     return call.run(core.reduction_of(operation, from, to, other ?? null), ...[from, to, other].filter(Boolean));
   };
   const labelled = xs.map((x) => core.labelled(x, "ikj"));
-  await inPieces(call, compute, labelled, core.labelled(y, "ij"), "ij");
+  await inPieces(
+    call,
+    async (...all) => compute(all, /** @type {DeviceArray} */ (all.pop())),
+    labelled,
+    core.labelled(y, "ij"),
+    "ij",
+  );
 }
 
 /** `Device.softmax()`, `layerNorm()` and `rmsNorm()`. @param {Call} call @param {"softmax" | "layer_norm" | "rms_norm"} name @param {any} x @param {any} options */
@@ -100,7 +106,7 @@ export async function mapped(call, x, name) {
     return call.run(problem, from, to);
   };
   const [from, to] = [await dense(call, x), y].map((each) => call.core.labelled(reshaped(each, [x.size]), "i"));
-  await inPieces(call, compute, [from], to, "i");
+  await inPieces(call, async (...all) => compute(all, /** @type {DeviceArray} */ (all.pop())), [from], to, "i");
   return y;
 }
 
