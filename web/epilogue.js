@@ -4,12 +4,11 @@ import { DeviceArray } from "./engine/array.js";
 import { ProblemError } from "./errors.js";
 import { numbersOf } from "./expressions.js";
 import { HostArray } from "./host.js";
-import { make, repr } from "./python.js";
+import { Dict, make, repr } from "./python.js";
 import { add, include } from "./templates.js";
 
 /** @import { Call } from "./engine/plans.js" */
 /** @import { HostData } from "./host.js" */
-/** One of the functions that are applied in turn: an expression, and the names of its numbers and arrays. @typedef {{text: string, wgsl: boolean, numbers: string[], arrays: string[]}} Link */
 /** A function for a bundle, and its values. @typedef {{name: string, numbers: number[], operands: (DeviceArray | HostArray)[]}} Applied */
 
 /**
@@ -35,20 +34,24 @@ export class Epilogue {
     const names = Object.keys(values);
     const numbers = names.filter((name) => typeof values[name] === "number");
     const arrays = names.filter((name) => typeof values[name] !== "number");
-    /** @type {Link[]} */
-    this.links = [{ text, wgsl, numbers, arrays }];
     if (wgsl && names.length)
       throw new ProblemError(`epilogue ${repr(text)}: WGSL takes x alone, not ${names.join(", ")}`);
+    this.text = text;
+    this.wgsl = wgsl;
+    this.names = { numbers, arrays };
     this.numbers = numbers.map((name) => /** @type {number} */ (values[name]));
     this.parts = arrays.map((name) => {
       const x = /** @type {HostData | DeviceArray} */ (values[name]);
       return x instanceof DeviceArray ? x : HostArray.from(x);
     });
+    /** The functions that are applied in turn, each of one text. @type {Epilogue[]} */
+    this.links = [this];
   }
 
   /** What plans depend on, besides the layouts of the arrays. */
   get kind() {
-    return `${JSON.stringify(this.links)} ${this.numbers.map((x) => (Object.is(x, -0) ? "-0" : x))}`;
+    const links = this.links.map(({ text, wgsl, names }) => ({ text, wgsl, ...names }));
+    return `${JSON.stringify(links)} ${this.numbers.map((x) => (Object.is(x, -0) ? "-0" : x))}`;
   }
 
   /** Apply this one, and another one, or the activation of that name, to the result. @param {Epilogue | string} following @returns {Epilogue} */
@@ -66,14 +69,10 @@ export class Epilogue {
     const { core, device } = call;
     const operands = this.parts.map((x) => call.data(x));
     const compiler = await device.bundle.module("compiler.js");
-    let at = 0;
-    const links = this.links.map(({ text, wgsl, numbers, arrays }) => {
+    const links = this.links.map(({ text, wgsl, names, parts }) => {
       if (wgsl) return make(core.Link, [text, text, 0, [], true]); // in Python with a function of NumPy
-      const kinds = arrays.map((name) => {
-        const { dtype } = operands[at++];
-        return compiler.checked_kind(text, name, dtype, core.DTYPES.get(dtype) ?? null);
-      });
-      return compiler.link_of(text, numbers, arrays, kinds, numbersOf(compiler));
+      const arrays = new Dict(names.arrays.map((name, i) => [name, parts[i].dtype]));
+      return compiler.link_of(text, names.numbers, arrays, compiler.tree_of, numbersOf(compiler));
     });
     compiler.check_count(this.links.map(({ text }) => text).join(", then "), this.numbers.length, operands.length);
     const name = `own_${keyed(links.map((link) => `${link.wgsl} ${link.numbers} ${link.kinds} ${link.numpy}`).join("\n"))}`;

@@ -4,8 +4,7 @@ import { DeviceArray } from "../engine/array.js";
 import { Engine } from "../engine/engine.js";
 import { ProblemError } from "../errors.js";
 import { HostArray } from "../host.js";
-import { IDENTITY, expressions, queueOf } from "./elements.js";
-import { forward } from "./operands.js";
+import { expressions } from "./elements.js";
 import { checkOptions } from "./options.js";
 
 /** @import { HostData } from "../host.js" */
@@ -107,7 +106,12 @@ export class KVCache {
     const tokens = this.#core.new_tokens(...given, this.#keys[layer].shape, this.#values[layer].shape);
     this.#core.check_room(layer, start, tokens, this.capacity);
     const into = [this.#keys, this.#values].map((of) => this.#range(of, layer, start, start + tokens));
-    await this.device.plans.call("KVCache.append", [], [...given, ...into], {}, copies);
+    const body = async (/** @type {Call} */ call, /** @type {Data[]} */ ...[k, v, keys, values]) => {
+      await this.#core.copy_into(call, call.data(k), keys);
+      await this.#core.copy_into(call, call.data(v), values);
+      return values;
+    };
+    await this.device.plans.call("KVCache.append", [], [...given, ...into], {}, body);
     this.#lengths[layer] = start + tokens;
     return [this.keys(layer), this.values(layer)];
   }
@@ -137,15 +141,4 @@ export class KVCache {
   #range(of, layer, start, stop) {
     return of[layer].slice(null, null, [start, stop]);
   }
-}
-
-/** Queue copies of arrays into views. @param {Call} call @param {Data} k @param {Data} v @param {DeviceArray} keys @param {DeviceArray} values @returns {Promise<DeviceArray>} `values` */
-async function copies(call, k, v, keys, values) {
-  const copy = async (/** @type {Data} */ x, /** @type {DeviceArray} */ into) => {
-    const queue = await queueOf(call, IDENTITY, [], [x.dtype], into.dtype);
-    if (x.size) await queue([await call.array(await forward(call, x))], into);
-  };
-  await copy(call.data(k), keys);
-  await copy(call.data(v), values);
-  return values;
 }

@@ -1,13 +1,12 @@
 /** Arrays on either side, for the steps of calls that are translated: the versions of webmm/calls/sides.py. */
 
-import { isResident } from "../engine/array.js";
+import { DeviceArray, isResident } from "../engine/array.js";
 import { provide } from "../python.js";
 import { arranged, asMatrices, dense, forward, laidOut, noTerms, partOf, readable, reshaped } from "./operands.js";
-import { inPieces, inPlacedPieces } from "./pieces.js";
+import { bindingOf, inPieces, inPlacedPieces } from "./pieces.js";
 
 /** @import { Data } from "./operands.js" */
 /** @import { Call } from "../engine/plans.js" */
-/** @import { DeviceArray } from "../engine/array.js" */
 
 const SIDES = {
   is_resident: isResident,
@@ -19,6 +18,7 @@ const SIDES = {
   as_matrices: asMatrices,
   /** @param {Call} call @param {Data} x @param {number} axis */
   as_ikj: (call, x, axis) => arranged(call, x, (x) => call.core.ikj(x, axis)),
+  binding_of: bindingOf,
   dense,
   /** @param {Call} call */
   described: (call) => call.device.choices.described,
@@ -27,6 +27,8 @@ const SIDES = {
   /** @param {Call} call @param {Data} x */
   from_start: (call, x) => (x.offset ? call.read(/** @type {DeviceArray} */ (x)) : dense(call, x)),
   no_terms: noTerms,
+  /** @param {Call} call @param {Data} x */
+  owned: (call, x) => (x instanceof DeviceArray ? call.own(x) : x),
   readable,
   in_pieces: inPieces,
   in_placed_pieces: inPlacedPieces,

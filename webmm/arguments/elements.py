@@ -5,18 +5,26 @@ The module is in the translated subset (docs/page.md).
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from webmm.arguments.arrays import Shape, Shaped, Strided, broadcast_shape, element_of, merged_jointly
+from webmm.arguments.arrays import Layout, Shape, Shaped, Strided, broadcast_shape, element_of, merged_jointly
 from webmm.dtypes import F32, DType
 from webmm.errors import ProblemError
 from webmm.kernels.base import INDEX_LIMIT
 from webmm.problems.base import Extent, check_floats
 from webmm.problems.expression import AXES, Expression, Quad
 from webmm.problems.expression import Strided as Placed
+from webmm.wgsl.compiler import REAL, kind_of
+from webmm.wgsl.functions import Link
 
-ROTATED = ("x * c - y * s", "y * c + x * s")  # the first and the second element of each pair of `rotary()`
+# The first and the second element x0 and x1 of each pair of `rotary()`, by the cosine x2 and the sine x3: in WGSL, too.
+ROTATED = (
+    ("x0 * x2 - x1 * x3", "((x0 * x2) - (x1 * x3))"),
+    ("x1 * x2 + x0 * x3", "((x1 * x2) + (x0 * x3))"),
+)
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,25 @@ def expression_for(
     return Expression(text, wgsl, kind, nowhere, tuple(xs), y, numbers=numbers, number_kind=number_kind)
 
 
+def copy_of(x: DType, y: DType) -> Expression:
+    """Return the expression that copies elements to those of another dtype, of the same kind, for `expression_at()`."""
+    return expression_for("x0", "x0", kind_of(x), [x, y], (), REAL)
+
+
+def link_of_arrays(link: Link, dtypes: Sequence[DType], numbers: Sequence[float]) -> Expression:
+    """Return a function of one's own as an expression of arrays of these dtypes, for `expression_at()`.
+
+    The dtype of its result is the last one. Its names x, y0, y1, … become x0, x1, x2, …
+    """
+    texts = []
+    for text in (link.text, link.wgsl):
+        for i in reversed(range(len(link.kinds))):
+            text = re.sub(rf"\by{i}\b", f"x{i + 1}", text)
+        texts.append(re.sub(r"\bx\b", "x0", text))
+    stored = struct.unpack(f"<{len(numbers)}I", struct.pack(f"<{len(numbers)}f", *numbers))
+    return expression_for(texts[0], texts[1], REAL, dtypes, tuple(stored), REAL)
+
+
 def expression_at(problem: Expression, block: Block) -> Expression:
     """Return an expression, whose arrays have dtypes only, for the elements of a block."""
     dtypes = [x.dtype for x in (*problem.operands, problem.y)]
@@ -103,6 +130,17 @@ def shape_of(shapes: Sequence[Shape]) -> Shape:
             raise ProblemError(f"shapes {', '.join(map(str, shapes))} do not broadcast")
         whole = common
     return whole
+
+
+def pairs_of(x: Strided, interleaved: bool) -> tuple[Layout, Layout]:
+    """Return the first and the second elements of all pairs: neighbours if `interleaved`, else halves of the last axis.
+
+    The length of this axis is even.
+    """
+    half, stride = x.shape[-1] // 2, x.strides[-1]
+    shape, strides = (*x.shape[:-1], half), (*x.strides[:-1], 2 * stride if interleaved else stride)
+    second = x.offset + (stride if interleaved else half * stride)
+    return Layout(shape, strides, x.offset), Layout(shape, strides, second)
 
 
 def check_rotary(x: Shaped, cos: Shaped, sin: Shaped) -> None:

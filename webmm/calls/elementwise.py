@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from webmm import choose
 from webmm.arguments.arrays import element_of
+from webmm.arguments.elements import copy_of, link_of_arrays
 from webmm.arguments.products import check_operands
 from webmm.calls.devices import Devices
-from webmm.calls.executor import Labelled
-from webmm.calls.expression import elementwise
-from webmm.calls.operands import Operandish, data_of, opened, returned
-from webmm.calls.pieces import in_pieces
+from webmm.calls.executor import Data
+from webmm.calls.expression import expressed
+from webmm.calls.operands import Operandish, Temporaries, opened, returned
 from webmm.calls.planned import planned
+from webmm.calls.sides import dense, in_pieces, labelled, owned, reshaped
 from webmm.choose.elementwise import COMPATIBLE
 from webmm.dtypes import F32
 from webmm.engine.device import Array, Device
@@ -24,6 +24,7 @@ from webmm.errors import ProblemError, ShaderError
 from webmm.kernels.elementwise.map import Map
 from webmm.problems.base import check_floats
 from webmm.problems.elementwise import Elementwise
+from webmm.wgsl.functions import OWN
 from webmm.wgsl.own import Epilogue, name_of
 
 TRIAL_SIZE, TRIAL = 1000, Map(COMPATIBLE)  # the elements and the kernel of the test of an epilogue
@@ -82,41 +83,21 @@ def along(x: Operandish, function: str, axis: int, device: Device) -> Any:
 
 
 def _each(x: Operandish, own: Epilogue, device: Device | str | None, devices: Devices | None) -> Any:
-    """Return functions that are not all in WGSL, applied to each element in turn; what is between them is float32."""
-    value = data_of(x)
-    dtype = element_of(value)
-    one = partial(elementwise, device=device, devices=devices)
-    check_floats("activations", dtype)
-    check_operands([data_of(y) for y in own.operands], value.shape)
-    if own.links[0].function.plain and dtype != F32:
-        value = one("x", x=value, out_dtype=F32.numpy)
-    for i, link in enumerate(own.links):
-        if link.function.plain:
-            value = _map("map", value, link, device, devices)
-        else:
-            out = dtype if i == len(own.links) - 1 else F32
-            value = one(link.wgsl, x=value, out_dtype=out.numpy, **link.values)
-    return value if element_of(value) == dtype else one("x", x=value, out_dtype=dtype.numpy)
+    """Return functions that are not all in WGSL, applied to each element in turn."""
+    with opened("map", device, x, *own.operands, devices=devices) as call:
+        for one in call.devices:
+            activation_on(one, own)
+        return returned(in_turn(call, call.data(x), own.links))
 
 
 def _map(
-    call: str, x: Operandish, function: str | Epilogue, device: Device | str | None, devices: Devices | None
+    name: str, x: Operandish, function: str | Epilogue, device: Device | str | None, devices: Devices | None
 ) -> Any:
-    with opened(call, device, x, devices=devices) as temporary:
-        source = temporary.data(x)
-        for one in temporary.devices:
+    with opened(name, device, x, devices=devices) as call:
+        source = call.data(x)
+        for one in call.devices:
             activation_on(one, function)
-        problem = Elementwise(name_of(function), source.size, element_of(source))
-        y = temporary.result(source.shape, problem.dtype, source)
-
-        def compute(x: Array, y: Array) -> None:
-            choose.run(replace(problem, size=x.size, x_offset=x.offset, y_offset=y.offset), x.device, x, y)
-
-        if source.size:
-            dense = source.numpy() if isinstance(source, Array) and not source.contiguous else source
-            operands = [Labelled(dense.reshape(-1), "i")]
-            in_pieces(temporary.devices, compute, operands, Labelled(y.reshape(-1), "i"), "i")
-        return returned(y)
+        return returned(mapped(call, source, name_of(function)))
 
 
 def activation_on(device: Device, activation: str | Epilogue | None) -> Epilogue | str:
@@ -144,3 +125,42 @@ def _test(device: Device, own: Epilogue) -> None:
         raise ShaderError(f"epilogue {own.wgsl!r}: {error}") from error
     if reason := choose.refused(TRIAL, problem, device):
         raise ShaderError(f"epilogue {own.wgsl!r} and its NumPy function differ: {reason}")
+
+
+# The steps, in both languages
+
+
+def mapped(call: Temporaries, x: Data, function: str) -> Data:
+    """Return a function of each element, given its name in problems."""
+    problem = Elementwise(function, x.size, element_of(x))
+    y = call.result(x.shape, problem.dtype, x)
+    if not x.size:
+        return y
+
+    def compute(x: Array, y: Array) -> None:
+        call.run(replace(problem, size=x.size, x_offset=x.offset, y_offset=y.offset), x, y)
+
+    source, target = (labelled(reshaped(each, (x.size,)), "i") for each in (dense(call, x), y))
+    in_pieces(call, compute, [source], target, "i")
+    return y
+
+
+def in_turn(call: Temporaries, x: Data, functions: Sequence[Epilogue]) -> Data:
+    """Return functions, of one link each, applied to each element in turn; what is between two of them is float32."""
+    dtype, last = element_of(x), len(functions) - 1
+    check_floats("activations", dtype)
+    check_operands([call.data(y) for own in functions for y in own.operands], x.shape)
+    value = x
+    if last and OWN[functions[0].name].plain and dtype != F32:
+        value = owned(call, expressed(call, copy_of(dtype, F32), [x]))
+    for i, own in enumerate(functions):
+        (link,) = OWN[own.name].links
+        if link.numpy is not None:
+            found = mapped(call, value, own.name)
+        else:
+            xs = [value, *(call.data(y) for y in own.operands)]
+            dtypes = [*(element_of(each) for each in xs), dtype if i == last else F32]
+            found = expressed(call, link_of_arrays(link, dtypes, own.numbers), xs)
+        value = found if i == last else owned(call, found)
+    same = element_of(value) == dtype
+    return value if same else expressed(call, copy_of(F32, dtype), [owned(call, value)])

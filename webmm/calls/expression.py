@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from webmm import choose
 from webmm.arguments.arrays import element_of
-from webmm.arguments.elements import Block, blocks, expression_at, expression_for
+from webmm.arguments.elements import blocks, copy_of, expression_at, expression_for
 from webmm.arguments.elements import shape_of as shape_of
 from webmm.calls.devices import Devices
-from webmm.calls.executor import Data, Labelled
-from webmm.calls.operands import Operandish, opened, returned
-from webmm.calls.pieces import in_pieces
+from webmm.calls.executor import Data
+from webmm.calls.operands import Operandish, Temporaries, opened, returned
 from webmm.calls.planned import planned
-from webmm.choose.limits import dispatch_limits
+from webmm.calls.sides import binding_of, forward, in_pieces, labelled, spread
 from webmm.dtypes import BOOL, COMPUTED, F32, I32, DType, dtype_of, names
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError
@@ -71,65 +69,44 @@ def elementwise(
     given = {name: x for name, x in operands.items() if name not in numbers}
     with opened("elementwise", device, *given.values(), devices=devices) as temporary:
         data = {name: temporary.data(x) for name, x in given.items()}
-        shape = shape_of([x.shape for x in data.values()])
-        make = Maker(expression, {name: element_of(x) for name, x in data.items()}, numbers, out_dtype)
-        y = temporary.result(shape, make.out, *data.values())
-        if y.size:
-            fill(temporary.devices, make, list(data.values()), y)
-        return returned(y)
+        out = None if out_dtype is None else dtype_of(out_dtype)
+        problem = made(expression, {name: element_of(x) for name, x in data.items()}, numbers, out)
+        return returned(expressed(temporary, problem, list(data.values())))
 
 
 def _is_number(x: Any) -> bool:
     return isinstance(x, (int, float, np.bool_, np.integer, np.floating))
 
 
-class Maker:
-    """Makes the problems of one expression, for given dtypes and numbers and arrays of any shape."""
+def made(text: str, arrays: Mapping[str, DType], numbers: Mapping[str, Any], out: DType | None) -> Expression:
+    """Return an expression of arrays of these dtypes and of numbers, for `expression_at()`.
 
-    def __init__(
-        self, text: str, arrays: Mapping[str, DType], numbers: Mapping[str, Any], out_dtype: DTypeLike | None
-    ) -> None:
-        kinds = [kind_computed(dtype) for dtype in arrays.values()]
-        real = REAL in kinds or any(isinstance(x, float) for x in numbers.values())
-        if real and WHOLE in kinds and REAL not in kinds:
-            raise ProblemError(
-                f"expression {shown(text)}: a float and int32 cannot be combined; cast x.astype('float32')"
-            )
-        self._number_kind = REAL if real else WHOLE
-        places = {
-            **{name: (f"x{i}", kind) for i, (name, kind) in enumerate(zip(arrays, kinds, strict=True))},
-            **{name: (f"s{i}", self._number_kind) for i, name in enumerate(numbers)},
-        }
-        self._numbers = tuple(_bits(name, x, self._number_kind) for name, x in numbers.items())
-        # If all arrays are bool, True and False are converted to bool in the shader; uniforms hold only numbers.
-        truths = {name for name, x in numbers.items() if {*kinds} == {TRUTH} and isinstance(x, (bool, np.bool_))}
-        self._text, _ = renamed(
-            text, {name: f"bool({new})" if name in truths else new for name, (new, _) in places.items()}
+    Its result has the dtype `out`, by default that of `elementwise()`.
+    """
+    kinds = [kind_computed(dtype) for dtype in arrays.values()]
+    real = REAL in kinds or any(isinstance(x, float) for x in numbers.values())
+    if real and WHOLE in kinds and REAL not in kinds:
+        raise ProblemError(f"expression {shown(text)}: a float and int32 cannot be combined; cast x.astype('float32')")
+    number_kind = REAL if real else WHOLE
+    places = {
+        **{name: (f"x{i}", kind) for i, (name, kind) in enumerate(zip(arrays, kinds, strict=True))},
+        **{name: (f"s{i}", number_kind) for i, name in enumerate(numbers)},
+    }
+    stored = tuple(_bits(name, x, number_kind) for name, x in numbers.items())
+    # If all arrays are bool, True and False are converted to bool in the shader; uniforms hold only numbers.
+    truths = {name for name, x in numbers.items() if {*kinds} == {TRUTH} and isinstance(x, (bool, np.bool_))}
+    general, _ = renamed(text, {name: f"bool({new})" if name in truths else new for name, (new, _) in places.items()})
+    found = compiled(general, tuple(places.values()))
+    natural = OF_KIND[found.kind]
+    floats = [dtype for dtype, kind in dict(zip(arrays.values(), kinds, strict=True)).items() if kind == REAL]
+    if natural == F32 and len(floats) == 1:
+        natural = floats[0]
+    out = out or natural
+    if kind_computed(out) != found.kind:
+        raise ProblemError(
+            f"expression {shown(text)} has dtype {natural.name}; cast to {out.name} within the expression"
         )
-        self._compiled = compiled(self._text, tuple(places.values()))
-        natural = OF_KIND[self._compiled.kind]
-        floats = [dtype for dtype in dict.fromkeys(arrays.values()) if kind_computed(dtype) == REAL]
-        if natural == F32 and len(floats) == 1:
-            natural = floats[0]
-        self.out = natural if out_dtype is None else dtype_of(out_dtype)
-        if kind_computed(self.out) != self._compiled.kind:
-            raise ProblemError(
-                f"expression {shown(text)} has dtype {natural.name}; cast to {self.out.name} within the expression"
-            )
-
-    def run(self, operands: Sequence[Array], y: Array) -> None:
-        """Write the elements to `y`; all arrays have its shape, and no negative strides.
-
-        It takes one dispatch, or several if an array exceeds a binding.
-        """
-        for block in blocks([*operands, y], dispatch_limits(y.device).binding):
-            choose.run(self.problem(block, operands), y.device, *operands, y)
-
-    def problem(self, block: Block, operands: Sequence[Array]) -> Expression:
-        """Return the problem for elements of arrays, y not among them."""
-        dtypes, found = [*(x.element for x in operands), self.out], self._compiled
-        whole = expression_for(self._text, found.wgsl, found.kind, dtypes, self._numbers, self._number_kind)
-        return expression_at(whole, block)
+    return expression_for(general, found.wgsl, found.kind, [*arrays.values(), out], stored, number_kind)
 
 
 def _bits(name: str, x: Any, kind: str) -> int:
@@ -137,26 +114,6 @@ def _bits(name: str, x: Any, kind: str) -> int:
         return bits(scalar(x, kind))
     except ProblemError as error:
         raise ProblemError(f"{name} = {error}") from error
-
-
-def fill(devices: list[Device], make: Maker, data: Sequence[Data], y: Data) -> None:
-    """Fill `y` with the expression of arrays that broadcast to its shape."""
-    letters = LETTERS[: y.ndim]
-    operands = [_labelled(x, letters) for x in data]
-
-    def compute(*arrays: Array) -> None:
-        *xs, target = arrays
-        axes = [tuple(slice(None) if letter in one.axes else None for letter in letters) for one in operands]
-        make.run([x[each].broadcast_to(target.shape) for x, each in zip(xs, axes, strict=True)], target)
-
-    in_pieces(devices, compute, operands, Labelled(y, letters), letters)
-
-
-def _labelled(x: Data, letters: str) -> Labelled:
-    """Return an operand with letters for its axes, without the axes of length 1, which broadcast."""
-    kept = [i for i, length in enumerate(x.shape) if length != 1]
-    index = tuple(slice(None) if i in kept else 0 for i in range(x.ndim))
-    return Labelled(x[index], "".join(letters[len(letters) - x.ndim + i] for i in kept))
 
 
 def where(condition: Operandish, x: Operandish, y: Operandish) -> Any:
@@ -184,3 +141,36 @@ def astype(x: Operandish, dtype: DTypeLike) -> Any:
     if kind_computed(target) == REAL:
         return elementwise("float32(x)", x=x, out_dtype=target.name)
     return elementwise(f"{target.name}(x)", x=x)
+
+
+# The steps, in both languages
+
+
+def expressed(call: Temporaries, problem: Expression, xs: Sequence[Data]) -> Data:
+    """Return the elements of an expression of arrays, which broadcast."""
+    y = call.result(shape_of([x.shape for x in xs]), problem.y.dtype, *xs)
+
+    def compute(*arrays: Array) -> None:
+        *xs, y = arrays
+        evaluate(call, problem, xs, y)
+
+    if y.size:
+        in_pieces(call, compute, [labelled(x, LETTERS) for x in xs], labelled(y, LETTERS), LETTERS)
+    return y
+
+
+def evaluate(call: Temporaries, problem: Expression, xs: Sequence[Array], y: Array) -> None:
+    """Write an expression of arrays without negative strides, which broadcast to `y`, to the elements of `y`.
+
+    It takes one dispatch, or several if an array exceeds a binding.
+    """
+    operands: list[Any] = [spread(call, x, y.shape) for x in xs]
+    for block in blocks([*operands, y], binding_of(call, y)):
+        call.run(expression_at(problem, block), *operands, y)
+
+
+def copy_into(call: Temporaries, x: Data, y: Array) -> None:
+    """Copy `x` into `y`, a view of the same shape."""
+    problem = copy_of(element_of(x), element_of(y))
+    if y.size:
+        evaluate(call, problem, [forward(call, x)], y)

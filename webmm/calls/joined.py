@@ -12,9 +12,9 @@ import numpy as np
 
 from webmm import choose
 from webmm.arguments.arrays import broadcast_shape
-from webmm.arguments.elements import Block, blocks
+from webmm.arguments.elements import Block, blocks, expression_at
 from webmm.calls.executor import Labelled
-from webmm.calls.expression import LETTERS, Maker, astype, copied
+from webmm.calls.expression import LETTERS, astype, copied, copy_into, made
 from webmm.calls.operands import Operandish, Temporaries, opened
 from webmm.choose.limits import dispatch_limits
 from webmm.dtypes import COMPUTED, I32
@@ -46,21 +46,9 @@ def concatenate(arrays: Sequence[Operandish], axis: int = 0) -> Array:
         y, start = temporary.device.empty(shape, first.element), 0
         for x in parts:
             stop = start + x.shape[along]
-            _copy(x, y[(slice(None),) * along + (slice(start, stop),)])
+            copy_into(temporary, x, y[(slice(None),) * along + (slice(start, stop),)])
             start = stop
         return y
-
-
-def _copy(x: Array, y: Array) -> None:
-    """Copy `x` into `y`, a view of the same shape."""
-    fill_view(Maker("x", {"x": x.element}, {}, y.element.name), [x], y)
-
-
-def fill_view(make: Maker, operands: Sequence[Array], y: Array) -> None:
-    """Write the expression of arrays that broadcast to `y` to its elements; `y` may be a view."""
-    if y.size:
-        forward = [x if all(stride >= 0 for stride in x.strides) else copied(x) for x in operands]
-        make.run([x.broadcast_to(y.shape) for x in forward], y)
 
 
 def write(y: Array, x: Operandish) -> None:
@@ -88,7 +76,7 @@ def write(y: Array, x: Operandish) -> None:
                 raise ProblemError(f"{x!r:.60} cannot be stored as {y.element.name}: {error}") from error
             source = temporary.array(host)
         back = tuple(slice(None, None, -1 if stride < 0 else None) for stride in y.strides)
-        _copy(_spread(source, y.shape)[back], y[back])
+        copy_into(temporary, _spread(source, y.shape)[back], y[back])
 
 
 def _spread(x: Any, shape: tuple[int, ...]) -> Any:
@@ -158,7 +146,7 @@ def _taken(temporary: Temporaries, x: Array, at: Array, along: int) -> Array:
     if not _within_bindings(dense, y) and max((1, *x.shape[:along], *x.shape[along + 1 :])) > 1:
         for half in _halves(x, kept=along):
             with _taken(temporary, x[half], at, along) as part:
-                _copy(part, y[half])
+                copy_into(temporary, part, y[half])
         return y
     before, after = (math.prod(lengths) for lengths in (x.shape[:along], x.shape[along + 1 :]))
     block = Block(
@@ -166,7 +154,7 @@ def _taken(temporary: Temporaries, x: Array, at: Array, along: int) -> Array:
         ((0, length * after, 0, 1), (0, 0, at.strides[0], 0), (0, at.size * after, after, 1)),
         (dense.offset, at.offset, 0),
     )
-    problem = Maker("x", {"x": x.element, "i": I32}, {}, None).problem(block, [dense, at])
+    problem = expression_at(made("x", {"x": x.element, "i": I32}, {}, x.element), block)
     choose.run(replace(problem, taken=after, taken_length=length), temporary.device, dense, at, y)
     return y
 
@@ -186,9 +174,9 @@ def put(y: Array, x: Array, at: Array, along: int) -> None:
         return
     operands = [x if all(stride >= 0 for stride in x.strides) else copied(x), places]
     first = y[(slice(None),) * along + (slice(x.shape[along]),)]
-    make, room = Maker("x", {"x": x.element, "i": I32}, {}, y.element.name), y.shape[along] - x.shape[along] + 1
+    whole, room = made("x", {"x": x.element, "i": I32}, {}, y.element), y.shape[along] - x.shape[along] + 1
     for block in blocks([*operands, first], dispatch_limits(y.device).binding):
-        problem = make.problem(block, operands)
+        problem = expression_at(whole, block)
         choose.run(replace(problem, taken=y.strides[along], taken_length=room, put=True), y.device, *operands, y)
 
 

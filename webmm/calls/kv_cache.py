@@ -9,9 +9,9 @@ from typing import Any
 from numpy.typing import DTypeLike
 
 from webmm.arguments.caches import check_layer, check_places, check_room, check_whole, new_tokens
-from webmm.calls.expression import Maker
-from webmm.calls.joined import fill_view, put
-from webmm.calls.operands import Operandish, opened
+from webmm.calls.expression import copy_into
+from webmm.calls.joined import put
+from webmm.calls.operands import Operandish, Temporaries, opened
 from webmm.calls.planned import planned
 from webmm.dtypes import DType, dtype_of
 from webmm.engine.aliasing import overlap
@@ -172,8 +172,9 @@ def _write(k: Array, v: Array, keys: Array, values: Array) -> Array:
 
     This is planned, so that only the first layer of a length prepares anything but bindings.
     """
-    for x, y in ((k, keys), (v, values)):
-        fill_view(Maker("x", {"x": x.element}, {}, y.element.name), [x], y)
+    with Temporaries(keys.device) as call:
+        copy_into(call, k, keys)
+        copy_into(call, v, values)
     return values
 
 

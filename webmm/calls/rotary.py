@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from webmm.arguments.arrays import element_of
-from webmm.arguments.elements import ROTATED, check_rotary
+from webmm.arguments.elements import ROTATED, check_rotary, expression_for, pairs_of
 from webmm.calls.devices import Devices
-from webmm.calls.expression import Maker, fill
-from webmm.calls.joined import fill_view
-from webmm.calls.operands import Operandish, flag, opened, returned
+from webmm.calls.executor import Data
+from webmm.calls.expression import LETTERS, evaluate
+from webmm.calls.operands import Operandish, Temporaries, flag, opened, returned
 from webmm.calls.planned import planned
-from webmm.engine.device import Array, Device
+from webmm.calls.sides import forward, in_pieces, is_resident, labelled, laid_out
+from webmm.engine.device import Device
+from webmm.wgsl.compiler import REAL
 
 
 @planned
@@ -44,24 +46,32 @@ def rotary(
 
     Example: ``webmm.rotary(q, np.cos(angles), np.sin(angles))``
     """
-    with opened("rotary", device, x, cos, sin, devices=devices) as temporary:
-        source, *table = (temporary.data(each) for each in (x, cos, sin))
-        check_rotary(source, *table)
-        first, second = _pairs(source.shape[-1], flag("interleaved", interleaved))
-        dtype = element_of(source)
-        y = temporary.result(source.shape, dtype, source, *table)
-        operands = [source[first], source[second], *table]
-        for text, half in zip(ROTATED, (first, second), strict=True):
-            make = Maker(text, dict(zip("xycs", map(element_of, operands), strict=True)), {}, dtype.name)
-            if isinstance(y, Array):
-                fill_view(make, temporary.arrays(*operands), y[half])
-            elif y.size:
-                fill(temporary.devices, make, operands, y[half])
-        return returned(y)
+    with opened("rotary", device, x, cos, sin, devices=devices) as call:
+        pairs = flag("interleaved", interleaved)
+        return returned(rotated(call, call.data(x), call.data(cos), call.data(sin), pairs))
 
 
-def _pairs(width: int, interleaved: bool) -> tuple[Any, Any]:
-    """Return the indices of the first and of the second elements of all pairs."""
-    if interleaved:
-        return (..., slice(0, None, 2)), (..., slice(1, None, 2))
-    return (..., slice(width // 2)), (..., slice(width // 2, None))
+# The steps, in both languages
+
+
+def rotated(call: Temporaries, x: Data, cos: Data, sin: Data, interleaved: bool) -> Data:
+    """Return `x` with its pairs rotated: neighbours if `interleaved`, else halves of the last axis."""
+    check_rotary(x, cos, sin)
+    dtype = element_of(x)
+    y = call.result(x.shape, dtype, x, cos, sin)
+    if not y.size:
+        return y
+    dtypes = [dtype, dtype, element_of(cos), element_of(sin), dtype]
+    problems = [expression_for(text, wgsl, REAL, dtypes, (), REAL) for text, wgsl in ROTATED]
+
+    def compute(x: Any, cos: Any, sin: Any, y: Any) -> None:
+        first, second = [laid_out(x, layout) for layout in pairs_of(x, interleaved)]
+        for problem, layout in zip(problems, pairs_of(y, interleaved), strict=True):
+            evaluate(call, problem, [first, second, cos, sin], laid_out(y, layout))
+
+    if is_resident(y):
+        compute(forward(call, x), forward(call, cos), forward(call, sin), y)
+    else:
+        operands = [labelled(x, f"{LETTERS}W"), *(labelled(each, f"{LETTERS}P") for each in (cos, sin))]
+        in_pieces(call, compute, operands, labelled(y, f"{LETTERS}W"), LETTERS)
+    return y

@@ -16,8 +16,8 @@ from webmm.arguments.rows import ikj, ikj_shape
 from webmm.calls import operands, pieces
 from webmm.calls.executor import Data, Labelled
 from webmm.calls.executor import labelled as labelled  # the same in both languages
-from webmm.calls.expression import copied
 from webmm.calls.operands import Temporaries, in_shape
+from webmm.choose.limits import dispatch_limits
 from webmm.engine.device import Array, Device
 
 
@@ -61,6 +61,12 @@ def as_matrices(x: Data, ndim: int, rows: bool, columns: bool) -> Data:
     return x[..., None, :] if rows else x
 
 
+def binding_of(call: Temporaries, x: Array) -> int:
+    """Return the most bytes that a dispatch can bind of a buffer, on the device of an array."""
+    del call
+    return dispatch_limits(x.device).binding
+
+
 def as_ikj(call: Temporaries, x: Data, axis: int) -> Data:
     """Return `x` as x[i, k, j] with k along `axis`: a view if its strides allow it, else of a copy."""
     del call
@@ -90,7 +96,7 @@ def forward(call: Temporaries, x: Data) -> Array:
 def from_start(call: Temporaries, x: Data) -> Data:
     """Return `x`, or a dense copy if it is on a device and does not fill a buffer from its start on."""
     del call
-    return copied(x) if isinstance(x, Array) and (x.offset or not x.contiguous) else x
+    return x.reshape(x.shape, copy=True) if isinstance(x, Array) and (x.offset or not x.contiguous) else x
 
 
 def no_terms(a: Data, b: Data) -> tuple[Data, Data]:
@@ -106,6 +112,12 @@ def readable(call: Temporaries, x: Data) -> Data:
     """Return `x`, or a copy in host memory if no kernel can read the strides of its matrices."""
     del call
     return operands.readable(x)
+
+
+def owned(call: Temporaries, x: Data) -> Data:
+    """Return an intermediate result, which JavaScript frees at the end of the call, and Python with its last use."""
+    del call
+    return x
 
 
 def in_pieces(

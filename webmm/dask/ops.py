@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from webmm.calls.expression import Maker, elementwise, shape_of
+from webmm.calls.expression import elementwise, made, shape_of
 from webmm.calls.gemm import gemm, matmul
 from webmm.calls.quantized import out_dtype_of, qmatmul
 from webmm.cases import OPS, op_of
@@ -123,11 +123,11 @@ class OfElements(FileOp):
         arrays = {name: dtype_of(x.dtype) for name, x in zip(NAMES, operands, strict=False)}
         text = self.arguments[EXPRESSION]
         m, n = shape_of([x.shape for x in operands])
-        made = Maker(text, arrays, {}, None)
+        dtype = made(text, arrays, {}, None).y.dtype
         named = {part.id for part in ast.walk(parsed(text)) if isinstance(part, ast.Name)}
         if unused := [name for name in arrays if name not in named]:
             raise ConfigError(f"expression {shown(text)} does not use file {NAMES.index(unused[0]) + 1}, {unused[0]}")
-        return (m, n), made.out.name
+        return (m, n), dtype.name
 
     def letters(self, shapes: Sequence[Shape]) -> list[str]:
         """Return the letters, with "1" for an axis that broadcasts."""

@@ -229,7 +229,8 @@ def _node(node: ast.AST) -> Node:
         return Node("call", node.func.id, node, (*map(_node, node.args),))
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return Node("name", f"{node.value.id}.{node.attr}", node)
-    return Node("logic" if isinstance(node, ast.BoolOp) else "other", "", node)
+    within = (_node(each) for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr))
+    return Node("logic" if isinstance(node, ast.BoolOp) else "other", "", node, tuple(within))
 
 
 def _literal(value: Any) -> Literal:

@@ -163,10 +163,11 @@ class Parser:
         found = self.comparison(depth)
         if self.sign() not in ("and", "or"):
             return found
+        terms = [found]
         while self.sign() in ("and", "or"):
             self.take()
-            self.logic(depth + 1)
-        return self.node("logic", "", start, [])
+            terms.append(self.logic(depth + 1))
+        return self.node("logic", "", start, terms)
 
     def comparison(self, depth: int) -> Node:
         """Parse operands that are compared."""

@@ -5,13 +5,13 @@ This module is in the translated subset (docs/page.md).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from webmm.dtypes import COMPUTED, DType, names
+from webmm.dtypes import COMPUTED, DTYPES, DType, names
 from webmm.errors import ProblemError
-from webmm.wgsl.compiler import REAL, Compiled, Numbers, compiled_tree, kind_of, not_given, shown
+from webmm.wgsl.compiler import REAL, Compiled, Node, Numbers, compiled_tree, kind_of, not_given, shown
 from webmm.wgsl.functions import MAX_NUMBERS, MAX_OPERANDS, Link, X
-from webmm.wgsl.grammar import names_of, tree_of
+from webmm.wgsl.grammar import names_of
 from webmm.wgsl.terms import placed
 
 
@@ -62,28 +62,22 @@ def check_count(text: str, numbers: int, arrays: int) -> None:
         )
 
 
-def link_of(text: str, numbers: Sequence[str], arrays: Sequence[str], kinds: Sequence[str], made: Numbers) -> Link:
-    """Return the function of an expression, as JavaScript parses it; raises ProblemError as `Epilogue` does."""
-    places = places_of(text, numbers, arrays)
-    tree = tree_of(text)
-    used = names_of(tree)
+def link_of(
+    text: str, numbers: Sequence[str], arrays: Mapping[str, str], parsed: Callable[[str], Node], made: Numbers
+) -> Link:
+    """Return the function of an expression, given the names of its numbers, and the dtypes of its arrays.
+
+    Trees and numbers come from `webmm.wgsl.expressions`, or from their counterparts in JavaScript. Raises ProblemError
+    if it is invalid, or lacks or ignores a value.
+    """
+    kinds = tuple([checked_kind(text, name, dtype, DTYPES.get(dtype)) for name, dtype in arrays.items()])
+    places = places_of(text, numbers, list(arrays))
+    tree = parsed(text)
+    used = [name.split(".")[0] for name in names_of(tree)]  # an attribute of a value is not allowed
     for name in used:
         if name not in places:
             raise not_given(text, name, list(places))
     check_used(text, list(places), used)
     found = compiled_tree(text, placed(tree, places), typed(len(numbers), kinds), made)
     check_float(text, found)
-    return Link(text, found.wgsl, len(numbers), tuple(kinds))
-
-
-def expression_of(text: str, numbers: Sequence[str], arrays: Sequence[str], kinds: Sequence[str], made: Numbers) -> str:
-    """Return the WGSL of a text as an expression of arrays: x is x0, the others x1, …; `link_of` checks it."""
-    places = {X: "x0"}
-    found = {"x0": REAL}
-    for i, name in enumerate(numbers):
-        places[name] = f"s{i}"
-        found[f"s{i}"] = REAL
-    for i, name in enumerate(arrays):
-        places[name] = f"x{i + 1}"
-        found[f"x{i + 1}"] = kinds[i]
-    return compiled_tree(text, placed(tree_of(text), places), found, made).wgsl
+    return Link(text, found.wgsl, len(numbers), kinds)

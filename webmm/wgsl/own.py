@@ -6,6 +6,7 @@ import hashlib
 import struct
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,9 +15,9 @@ import numpy as np
 from webmm.dtypes import COMPUTED, DType, dtype_of
 from webmm.errors import ProblemError
 from webmm.wgsl.activations import Floats
-from webmm.wgsl.expressions import REAL, compiled, kind_of, renamed, scalar, shown
+from webmm.wgsl.expressions import NUMBERS, REAL, renamed, scalar, shown, tree_of
 from webmm.wgsl.functions import OWN, Function, Link, X, activation_name
-from webmm.wgsl.links import check_count, check_float, check_used, checked_kind, places_of, typed
+from webmm.wgsl.links import check_count, checked_kind, link_of, places_of
 
 SAMPLES = np.arange(-32, 33) / 8.0  # the values at which the NumPy functions of two epilogues are compared
 
@@ -75,11 +76,6 @@ class Epilogue:
             one._keep(_function((link,)), tuple(self.numbers[i] for i in s), tuple(self.operands[i] for i in y))
             found.append(one)
         return tuple(found)
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """The numbers and arrays by their names in the texts of `links`."""
-        return {f"s{i}": x for i, x in enumerate(self.numbers)} | {f"y{i}": x for i, x in enumerate(self.operands)}
 
     def then(self, following: Epilogue | str) -> Epilogue:
         """Return the epilogue that applies this one, and `following`, or the activation of that name, to the result.
@@ -204,18 +200,10 @@ def _link(text: str, numbers: tuple[str, ...], operands: tuple[tuple[str, DType]
 
     Raises ProblemError if it is invalid, or lacks or ignores a value.
     """
-    kinds = tuple(kind_of(dtype) for _, dtype in operands)
-    names = places_of(text, [*numbers], [name for name, _ in operands])
-    general, used = renamed(text, names)
-    check_used(text, list(names), list(used))
-    by_place = typed(len(numbers), kinds)
-    try:
-        found = compiled(general, tuple(by_place.items()))
-    except ProblemError:
-        compiled(text, tuple((name, by_place[place]) for name, place in names.items()))  # the same in the user's words
-        raise
-    check_float(text, found)
-    return Link(general, found.wgsl, len(numbers), kinds)
+    arrays = {name: dtype.name for name, dtype in operands}
+    general, _ = renamed(text, places_of(text, numbers, list(arrays)))
+    with np.errstate(all="ignore"):
+        return replace(link_of(text, numbers, arrays, tree_of, NUMBERS), text=general)
 
 
 def _checked(link: Link) -> Link:
