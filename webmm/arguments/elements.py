@@ -133,10 +133,7 @@ def shape_of(shapes: Sequence[Shape]) -> Shape:
 
 
 def pairs_of(x: Strided, interleaved: bool) -> tuple[Layout, Layout]:
-    """Return the first and the second elements of all pairs: neighbours if `interleaved`, else halves of the last axis.
-
-    The length of this axis is even.
-    """
+    """Return the first and the second elements of all pairs: neighbours if `interleaved`, else in both halves."""
     half, stride = x.shape[-1] // 2, x.strides[-1]
     shape, strides = (*x.shape[:-1], half), (*x.strides[:-1], 2 * stride if interleaved else stride)
     second = x.offset + (stride if interleaved else half * stride)

@@ -71,23 +71,18 @@ def map(
     """
     if not function:
         raise ProblemError("map() needs a function: the name of an activation, or an Epilogue")
-    if isinstance(function, Epilogue) and len(function.links) + (not function.function.plain) > 1:
-        return _each(x, function, device, devices)
-    return _map("map", x, function, device, devices)
+    if not isinstance(function, Epilogue) or (function.function.plain and len(function.function.links) == 1):
+        return _map("map", x, function, device, devices)
+    with opened("map", device, x, *function.operands, devices=devices) as call:
+        for one in call.devices:
+            activation_on(one, function)
+        return returned(in_turn(call, call.data(x), function.links))
 
 
 def along(x: Operandish, function: str, axis: int, device: Device) -> Any:
     """Return the function of each element of a matrix, whatever the axis."""
     del axis
     return map(x, function, device=device)
-
-
-def _each(x: Operandish, own: Epilogue, device: Device | str | None, devices: Devices | None) -> Any:
-    """Return functions that are not all in WGSL, applied to each element in turn."""
-    with opened("map", device, x, *own.operands, devices=devices) as call:
-        for one in call.devices:
-            activation_on(one, own)
-        return returned(in_turn(call, call.data(x), own.links))
 
 
 def _map(
