@@ -183,7 +183,7 @@ export class Device extends Engine {
    * Reduce an array along one axis, several axes, or all of them, with the result shapes of NumPy.
    *
    *     const sums = await gpu.reduce(x, "sum", { axis: 0 });
-   * @template {HostData | DeviceArray} X @param {X} x float32, float16 or int32; also float64, except for "prod" and "logsumexp"
+   * @template {HostData | DeviceArray} X @param {X} x float32, float16, int32 or bool; also float64, except for "prod" and "logsumexp"
    * @param {"sum" | "mean" | "prod" | "max" | "min" | "argmax" | "argmin" | "logsumexp" | "var" | "std" | "norm" | "all" | "any" | "count_nonzero" | Reduction} op
    * @param {{axis?: number | readonly number[] | null, keepdims?: boolean, outDtype?: FloatType, y?: HostData | DeviceArray}} [options] without `axis`,
    *   all axes are reduced; `keepdims` keeps them with length 1; `outDtype` is the dtype of `x` by default; `y` is the second

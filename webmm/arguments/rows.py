@@ -63,7 +63,9 @@ def reduced_shape(x: Shaped, axes: tuple[int, ...], keepdims: bool) -> Shape:
 
 
 def of_nothing(operation: Operation, x: Shaped, axes: tuple[int, ...]) -> float:
-    """Return each result for an `x` without elements; raises ProblemError if that is over no elements."""
+    """Return each result for an `x` without elements; raises ProblemError if there is none over no elements."""
+    if operation.none is not None:
+        return operation.none(element_of(x) == I32)
     if operation.empty is None and not math.prod([x.shape[i] for i in axes]):
         raise ProblemError(f"{operation.name} over no elements: x has shape {x.shape}")
     return operation.empty or 0.0

@@ -9,8 +9,9 @@ from webmm.calls.operands import Temporaries
 from webmm.engine.device import Array
 
 
-def add_up(x: Array, y: Array, *, mean: bool) -> None:
+def add_up(call: Temporaries, x: Array, y: Array, *, mean: bool) -> None:
     """Set y[i, j] to the sum of x[i, k, j] over k, or, if `mean`, that sum times the double nearest to 1 / length."""
+    del call  # its device may be another one than that of the arrays
     outer, length, inner = x.shape
     alpha = 1 / length if mean else 1.0
     with Temporaries(x.device) as temporary:

@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
-from webmm import choose
 from webmm.arguments.arrays import broadcast_shape, element_of
 from webmm.arguments.rows import Axes, axes_of, k_at_once, of_nothing, reduced_dtype, reduced_shape, reduction_of
+from webmm.arguments.views import broadcast
 from webmm.calls.axes import each_as_ikj
 from webmm.calls.devices import Devices
 from webmm.calls.doubles import add_up
-from webmm.calls.executor import Data, Labelled
-from webmm.calls.expression import astype
+from webmm.calls.executor import Data
 from webmm.calls.operands import Operandish, Temporaries, flag, opened, returned
-from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
+from webmm.calls.sides import (
+    beside,
+    converted,
+    filled,
+    in_pieces,
+    is_resident,
+    labelled,
+    laid_out,
+    part_of,
+    reshaped,
+    spread,
+)
 from webmm.choose.limits import most_at_once
 from webmm.dtypes import BOOL, F32, I32, MATRIX_DTYPES, DType, dtype_of
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError
-from webmm.problems.declared import declaration_of, declared, kinds_of, of_none
-from webmm.problems.reduce import Operation, check_device, operation_of
-from webmm.wgsl.expressions import WHOLE
+from webmm.problems.declared import declared
+from webmm.problems.reduce import OPERATIONS, Operation, check_device, operation_of
+from webmm.wgsl.compiler import WHOLE
 from webmm.wgsl.reductions import Reduction
 from webmm.wgsl.terms import has_positions
 
@@ -75,30 +83,9 @@ def reduce(
     operation = declared(op) if isinstance(op, Reduction) else operation_of(op)
     keepdims = flag("keepdims", keepdims)
     given = [x] if y is None else [x, y]
-    with opened("reduce", device, *given, devices=devices) as temporary:
-        sources, device = _together(temporary, given), temporary.device
+    with opened("reduce", device, *given, devices=devices) as call:
         asked = None if out_dtype is None else dtype_of(out_dtype)
-        sources = [_numbers(each, operation, asked) for each in sources]
-        source = sources[0]
-        axes, dtype = axes_of(source, axis), element_of(source)
-        out = reduced_dtype(operation, sources, asked, axis, axes)
-        for one in temporary.devices:
-            check_device(operation, dtype, one.capabilities.features, one.capabilities.name)
-        shape = reduced_shape(source, axes, keepdims)
-        if not source.size:
-            if operation.declared:
-                operation = replace(operation, empty=of_none(declaration_of(operation), dtype == I32))
-            nothing = np.full(shape, of_nothing(operation, source, axes), out.numpy)
-            return device.array(nothing) if isinstance(source, Array) else returned(nothing)
-        pieces = each_as_ikj(sources, axes)
-        in_parts = any(_k_at_once(temporary.devices, piece) < piece[0].shape[1] for piece in pieces)
-        result = temporary.result((math.prod(shape),), out, *([] if in_parts else [source]))
-        for at, piece in enumerate(pieces):
-            outer, _, inner = piece[0].shape
-            part = result[at * outer * inner :][: outer * inner].reshape(outer, inner)
-            _reduce(temporary.devices, operation, piece, part)
-        result = device.array(result) if in_parts and isinstance(source, Array) else result
-        return result.reshape(*shape) if isinstance(result, Array) else returned(result.reshape(shape))
+        return returned(reduced(call, [call.data(each) for each in given], operation, axis, keepdims, asked))
 
 
 def along(x: Operandish, operation: str, axis: int, device: Device) -> Any:
@@ -106,90 +93,126 @@ def along(x: Operandish, operation: str, axis: int, device: Device) -> Any:
     return reduce(x, operation, axis, keepdims=True, device=device)
 
 
-def _numbers(x: Data, operation: Operation, asked: DType | None) -> Data:
+# The steps, in both languages
+
+
+def reduced(
+    call: Temporaries, given: list[Data], operation: Operation, axis: Axes, keepdims: bool, asked: DType | None
+) -> Data:
+    """Return the reduction of one array, or of two of which the second broadcasts to the shape of the first."""
+    xs = [_numbers(call, each, operation, asked) for each in _together(call, given)]
+    x = xs[0]
+    axes, dtype = axes_of(x, axis), element_of(x)
+    out = reduced_dtype(operation, xs, asked, axis, axes)
+    for one in call.devices:
+        check_device(operation, dtype, one.capabilities.features, one.capabilities.name)
+    shape = reduced_shape(x, axes, keepdims)
+    if not x.size:
+        return beside(call, filled(shape, out, of_nothing(operation, x, axes)), x)
+    pieces = each_as_ikj(call, xs, axes)
+    in_parts = any(_k_at_once(call, piece) < piece[0].shape[1] for piece in pieces)
+    result = call.result((math.prod(shape),), out, *([] if in_parts else [x]))
+    for at, piece in enumerate(pieces):
+        outer, _, inner = piece[0].shape
+        part = part_of(result, 0, at * outer * inner, outer * inner)
+        _reduce(call, operation, piece, reshaped(part, (outer, inner)))
+    return reshaped(beside(call, result, x), shape)
+
+
+def _numbers(call: Temporaries, x: Data, operation: Operation, asked: DType | None) -> Data:
     """Return booleans as int32, or float32 if the operation takes or gives floats only; other arrays as they are."""
     if element_of(x) != BOOL:
         return x
     whole = operation.integers and not operation.refused[1]
     floats = asked in MATRIX_DTYPES and not (operation.index or operation.declared)
-    dtype = "int32" if whole and not floats else "float32"
-    return astype(x, dtype) if isinstance(x, Array) else x.astype(dtype)
+    return converted(call, x, I32 if whole and not floats else F32)
 
 
-def _together(temporary: Temporaries, given: Sequence[Operandish]) -> list[Data]:
+def _together(call: Temporaries, given: list[Data]) -> list[Data]:
     """Return one operand without moving it, or two on the same side, the second broadcast to the shape of the first."""
-    data = [temporary.data(each) for each in given]
-    if len(data) == 1:
-        return data
-    if any(isinstance(each, Array) for each in data):
-        data = [*temporary.arrays(*data)]
-    x, y = data
+    if len(given) == 1:
+        return given
+    x, y = [call.array(each) for each in given] if is_resident(*given) else given
     if broadcast_shape(x.shape, y.shape) != x.shape:
         raise ProblemError(f"y of shape {y.shape} does not broadcast to x, of shape {x.shape}")
-    return [x, y.broadcast_to(x.shape) if isinstance(y, Array) else np.broadcast_to(y, x.shape)]
+    return [x, spread(call, y, x.shape)]
 
 
-def _k_at_once(devices: list[Device], xs: list[Data]) -> int:
+def _k_at_once(call: Temporaries, xs: list[Data]) -> int:
     """Return how many k of x[i, k, j] each of the devices can reduce at once."""
-    most = ([most_at_once(one, one.memory, isinstance(x, Array)) for x in xs] for one in devices)
+    most = [[most_at_once(one, one.memory, is_resident(x)) for x in xs] for one in call.devices]
     return min(k_at_once(xs, each) for each in most)
 
 
-def _repeating(x: Data) -> Labelled:
-    """Return the second array with letters for its axes, without those along which it repeats its elements."""
-    index = tuple(slice(None) if stride else 0 for stride in x.strides)
-    return Labelled(x[index], "".join(letter for letter, stride in zip("ikj", x.strides, strict=True) if stride))
-
-
-def _reduce(devices: list[Device], operation: Operation, xs: list[Data], y: Data) -> None:
-    """Fill y[i, j], which is a NumPy array if x[i, k, j] has to be reduced in parts of k."""
-    step, length = _k_at_once(devices, xs), xs[0].shape[1]
-    if step < length:
-        assert not isinstance(y, Array), "partial results are combined on the host"
-        y[...] = _combined(devices, operation, xs, step)
+def _reduce(call: Temporaries, operation: Operation, xs: list[Data], y: Data) -> None:
+    """Fill y[i, j], which is in host memory if x[i, k, j] has to be reduced in parts of k."""
+    step = _k_at_once(call, xs)
+    if step < xs[0].shape[1]:
+        _reduce_parts(call, operation, xs, y, step)
         return
-    labelled = [Labelled(xs[0], "ikj"), *map(_repeating, xs[1:])]
 
     def compute(x: Array, *more: Array) -> None:
         *others, y = more
-        if x.element.wide and operation.multiplied:
-            add_up(x, y, mean=operation.name == "mean")
+        if element_of(x).wide and operation.multiplied:
+            add_up(call, x, y, mean=operation.name == "mean")
             return
-        other = None
-        for found in others:
-            strides = dict(zip(labelled[1].axes, found.strides, strict=True))
-            over = tuple(strides.get(letter, 0) for letter in "ikj")
-            other = Array(found.storage, x.shape, found.element, over, found.offset)
-        choose.run(reduction_of(operation, x, y, other), x.device, x, y, *others)
+        others = [laid_out(each, broadcast(each, x.shape)) for each in others]
+        call.run(reduction_of(operation, x, y, *others), x, y, *others)
 
-    in_pieces(devices, compute, labelled, Labelled(y, "ij"), "ij")
+    operands = [labelled(xs[0], "ikj"), *(labelled(_once(other), "ikj") for other in xs[1:])]
+    in_pieces(call, compute, operands, labelled(y, "ij"), "ij")
 
 
-def _combined(devices: list[Device], operation: Operation, xs: list[Data], step: int) -> NDArray[Any]:
-    """Return the results over all k, combined from results over `step` elements each."""
-    x = xs[0]
-    outer, length, inner = x.shape
-    starts, whole = range(0, length, step), element_of(x) == I32
+def _once(x: Data) -> Data:
+    """Return an array without repetitions: with length 1 along the axes along which it repeats its elements."""
+    for axis, stride in enumerate(x.strides):
+        if not stride:
+            x = part_of(x, axis, 0, 1)
+    return x
 
-    def of_pieces(name: str, dtype: DType) -> NDArray[Any]:
-        parts = np.empty((len(starts), outer, inner), dtype.numpy)
-        for part, start in zip(parts, starts, strict=True):
-            _reduce(devices, operation_of(name), [x[:, start : start + step] for x in xs], part)
-        return np.moveaxis(parts, 0, -1)
 
-    if operation.declared:
-        if operation.joined is None:
-            raise has_positions(step, length)
-        kinds = kinds_of(operation, whole)
-        states = [
-            of_pieces(name, I32 if kind == WHOLE else F32) for name, kind in zip(operation.states, kinds, strict=True)
-        ]
-        return operation.joined(states, length, whole)
-    parts = of_pieces(operation.of_parts or operation.name, I32 if whole else element_of(x).sums)
-    if not operation.index:
-        return operation.combine(parts.astype(np.int64 if whole else np.float64), length)
-    if length > 2**31:
+def _reduce_parts(call: Temporaries, operation: Operation, xs: list[Data], y: Data, step: int) -> None:
+    """Fill y[i, j], in host memory, with results over all k, combined from results over `step` elements each."""
+    outer, length, inner = xs[0].shape
+    starts, dtype = range(0, length, step), element_of(xs[0])
+    if operation.declared and operation.states is None:
+        raise has_positions(step, length)
+    if operation.index and length > 2**31:
         raise ProblemError(f"{operation.name} over {length:,} elements: positions are int32")
-    best = operation.reference(parts)  # the first one, or the first NaN
-    within = np.take_along_axis(of_pieces(operation.name, I32), best[..., None], axis=-1)[..., 0]
-    return np.asarray(within + best * step)
+
+    def of_parts(one: Operation, out: DType) -> Data:
+        found = call.result((len(starts), outer, inner), out)
+        for at, start in enumerate(starts):
+            part = [part_of(x, 1, start, min(step, length - start)) for x in xs]
+            _reduce(call, one, part, reshaped(part_of(found, 0, at, 1), (outer, inner)))
+        return found
+
+    found = [of_parts(one, out) for one, out in _over_parts(operation, dtype)]
+    combine(operation, dtype, found, length, step, y)
+
+
+def _over_parts(operation: Operation, dtype: DType) -> list[tuple[Operation, DType]]:
+    """Return the operations whose results over parts of k give those over all of it, with their dtypes."""
+    kind = 1 if dtype == I32 else 0
+    if operation.states is not None:
+        return [(one, I32 if one.yields[kind] == WHOLE else F32) for one in operation.states()]
+    value = (OPERATIONS[operation.of_parts or operation.name], I32 if dtype == I32 else dtype.sums)
+    return [value, (operation, I32)] if operation.index else [value]
+
+
+# What JavaScript has of its own
+
+
+def combine(operation: Operation, dtype: DType, parts: list[Any], length: int, step: int, y: Data) -> None:
+    """Set y[i, j] to results over `length` elements of `dtype`, from those over parts of `step` elements.
+
+    `parts` has part[n, i, j] for each operation of `_over_parts()`.
+    """
+    found, whole = [np.moveaxis(x, 0, -1) for x in parts], dtype == I32
+    if operation.joined is not None:
+        y[...] = operation.joined(found, length, whole)
+    elif operation.index:
+        best = operation.reference(found[0])[..., None]  # the first one, or the first NaN
+        y[...] = (np.take_along_axis(found[1], best, axis=-1) + best * step)[..., 0]
+    else:
+        y[...] = operation.combine(found[0].astype(np.int64 if whole else np.float64), length)

@@ -18,6 +18,7 @@ from webmm.calls.executor import Data, Labelled
 from webmm.calls.executor import labelled as labelled  # the same in both languages
 from webmm.calls.operands import Temporaries, in_shape
 from webmm.choose.limits import dispatch_limits
+from webmm.dtypes import DType
 from webmm.engine.device import Array, Device
 
 
@@ -76,6 +77,17 @@ def as_ikj(call: Temporaries, x: Data, axis: int) -> Data:
     return in_shape(x, ikj_shape(x, axis)) if layout is None else laid_out(x, layout)
 
 
+def beside(call: Temporaries, x: Data, *operands: Data) -> Data:
+    """Return `x`, on the device if one of the operands is there."""
+    return x if isinstance(x, Array) or not is_resident(*operands) else call.device.array(x)
+
+
+def converted(call: Temporaries, x: Data, dtype: DType) -> Data:
+    """Return `x` as elements of another dtype, on its side."""
+    del call
+    return x.astype(dtype.name) if isinstance(x, Array) else x.astype(dtype.numpy)
+
+
 def dense(call: Temporaries, x: Data) -> Data:
     """Return `x`, or a dense copy if it is on a device and has gaps or another order."""
     del call
@@ -85,6 +97,11 @@ def dense(call: Temporaries, x: Data) -> Data:
 def described(call: Temporaries) -> Device:
     """Return the device as the planner and the choice of kernels see it."""
     return call.device
+
+
+def filled(shape: Shape, dtype: DType, value: float) -> Data:
+    """Return an array in host memory, all of whose elements are `value`."""
+    return np.full(shape, value, dtype.numpy)
 
 
 def forward(call: Temporaries, x: Data) -> Array:
@@ -106,6 +123,18 @@ def no_terms(a: Data, b: Data) -> tuple[Data, Data]:
         zero = a.device.zeros((1,), a.element)
         return zero.broadcast_to(shapes[0]), zero.broadcast_to(shapes[1])
     return np.zeros(shapes[0], a.dtype), np.zeros(shapes[1], a.dtype)
+
+
+def on_host(call: Temporaries, x: Data) -> Data:
+    """Return `x` in host memory."""
+    del call
+    return x.numpy() if isinstance(x, Array) else x
+
+
+def permuted(call: Temporaries, x: Data, axes: Sequence[int]) -> Data:
+    """Return a view with the axes in another order; JavaScript copies arrays in host memory."""
+    del call
+    return x.transpose(*axes)
 
 
 def readable(call: Temporaries, x: Data) -> Data:

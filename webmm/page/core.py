@@ -19,22 +19,20 @@ from webmm.page.script.program import Program
 from webmm.wgsl.render import environment, shader_folder
 
 EXPORTS: dict[str, tuple[str, ...]] = {
-    "webmm.arguments.arrays": ("broadcast_shape",),
     "webmm.arguments.buffers": ("check_buffers",),
     "webmm.arguments.pieces": ("in_place",),
     "webmm.arguments.products": (*("bias_kind", "check_in_place", "check_operands", "matrix_operand", "shape_with"),),
-    "webmm.arguments.rows": (
-        *("axes_of", "each_ikj", "ikj", "ikj_shape", "of_nothing"),
-        *("k_at_once", "reduced_dtype", "reduced_shape", "reduction_of"),
-    ),
+    "webmm.arguments.rows": ("ikj",),
     "webmm.arguments.views": ("broadcast", "matrices_transposed", "sliced", "transposed"),
+    "webmm.calls.elementwise": ("mapped",),
     "webmm.calls.executor": ("labelled",),
     "webmm.calls.normalise": ("normalised",),
     "webmm.calls.pieces": ("goes_through_host", "planned_pieces"),
     "webmm.calls.product": ("in_matrices", "multiplied"),
+    "webmm.calls.reduce": ("reduced",),
     "webmm.choose": ("candidates",),
     "webmm.choose.gemm": ("attainable",),
-    "webmm.choose.limits": ("dispatch_limits", "largest_buffer", "most_at_once", "moving_limits"),
+    "webmm.choose.limits": ("dispatch_limits", "largest_buffer", "moving_limits"),
     "webmm.choose.tables": ("model_of",),
     "webmm.choose.tuned": ("refusal",),
     "webmm.cut.arrays": ("Extents", "array_pieces"),
@@ -69,7 +67,6 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         "OPERATIONS",
         "Reduction",
         "Span",
-        "check_device",
         "operation_of",
         "reduction",
     ),
@@ -135,7 +132,7 @@ LATE: dict[str, tuple[Name, ...]] = {
         *(Name("webmm.wgsl.grammar", name) for name in ("numbers_of", "tree_of")),
         *(Name("webmm.wgsl.links", name) for name in ("check_count", "link_of")),
         *(Name("webmm.wgsl.terms", name) for name in ("EXPORTED", "FAR", "OURS", "SAMPLES", "Declaration")),
-        *(Name("webmm.wgsl.terms", name) for name in ("check_combine", "has_positions", "terms_of_kinds")),
+        *(Name("webmm.wgsl.terms", name) for name in ("check_combine", "terms_of_kinds")),
         Name("webmm.problems.declared", "operation"),
     ),
     "elements.js": (  # after the compiler of expressions, with which it is loaded

@@ -9,8 +9,7 @@ from __future__ import annotations
 import functools
 import numbers
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +39,9 @@ def operation(
     integers: Terms | None,
     refused: tuple[str, str],
     reference: Callable[..., Any],
+    none: Callable[[bool], float],
+    states: Callable[[], Sequence[Operation]],
+    joined: Callable[[Sequence[NDArray[Any]], int, bool], NDArray[Any]],
 ) -> Operation:
     """Return the row of an operation, from its expressions for each kind of elements, or why there are none."""
     known = [x for x in (floats, integers) if x is not None]
@@ -55,28 +57,30 @@ def operation(
         values=len(known[0].names),
         yields=(floats.kind if floats else "", integers.kind if integers else ""),
         refused=refused,
+        none=none,
+        states=None if any(x.positions for x in known) else states,
+        joined=joined,
     )
 
 
-_lock = threading.RLock()  # the states of an operation are operations, too
+_lock = threading.Lock()  # so that the operation of a name stays the same
 
 
 def declared(given: Reduction, name: str = "") -> Operation:
     """Return the operation of a declaration, under its own name or `name`; the same one each time."""
-    with _lock:  # another thread must not find one without its states
-        return DECLARED.get(name or given.name) or _declare(given, name or given.name)
-
-
-def _declare(given: Reduction, name: str) -> Operation:
-    floats, integers, refused = given.both
-    found = operation(name, floats, integers, refused, lambda x, *y: of_all(given, x, *y))
-    OWN.setdefault(name, given)
-    DECLARED[name] = found  # before its states, one of which may be itself
-    if any(x.positions for x in (floats, integers) if x):
-        return found
-    values = tuple(declared(given.unfinished(each)).name for each in given.names)
-    DECLARED[name] = replace(found, states=values, joined=_joined(given))
-    return DECLARED[name]
+    name = name or given.name
+    with _lock:
+        if name not in DECLARED:
+            OWN.setdefault(name, given)
+            DECLARED[name] = operation(
+                name,
+                *given.both,
+                lambda x, *y: of_all(given, x, *y),
+                lambda integers: of_none(given, integers),
+                lambda: [declared(given.unfinished(each)) for each in given.names],
+                lambda parts, length, integers: _joined(given, parts, length, integers),
+            )
+        return DECLARED[name]
 
 
 def spread(name: str, ddof: float) -> str | Reduction:
@@ -110,22 +114,13 @@ def of_none(given: Reduction, integers: bool) -> float:
     return float(states.finished(terms, states.none(terms, (1,)), 0)[0])
 
 
-def kinds_of(operation: Operation, integers: bool) -> list[str]:
-    """Return the kinds, f32 or i32, of the values of a partial result."""
-    terms = declaration_of(operation).terms(np.zeros(1, np.int32 if integers else np.float64))
-    return list(terms.kinds.values())
-
-
-def _joined(given: Reduction) -> Callable[[list[NDArray[Any]], int, bool], NDArray[Any]]:
-    def joined(found: list[NDArray[Any]], length: int, integers: bool) -> NDArray[Any]:
-        terms = given.terms(np.zeros(1, np.int32 if integers else np.float64))
-        parts = {
-            name: x.astype(np.int32 if terms.kinds[name] == WHOLE else np.float64)
-            for name, x in zip(given.names, found, strict=True)
-        }
-        return states.finished(terms, states.reduced(terms, parts), length)
-
-    return joined
+def _joined(given: Reduction, found: Sequence[NDArray[Any]], length: int, integers: bool) -> NDArray[Any]:
+    terms = given.terms(np.zeros(1, np.int32 if integers else np.float64))
+    parts = {
+        name: x.astype(np.int32 if terms.kinds[name] == WHOLE else np.float64)
+        for name, x in zip(given.names, found, strict=True)
+    }
+    return states.finished(terms, states.reduced(terms, parts), length)
 
 
 for _name, _reduction in DECLARATIONS.items():

@@ -7,7 +7,7 @@ and logsumexp of float64 need a device with f64. shaders/reduce/operations/ has 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -40,8 +40,9 @@ class Operation:
     values: int = 1  # of a partial result, of four bytes each
     yields: tuple[str, str] = ("", "")  # the kinds of its results for floats and for int32; "" for that of the elements
     refused: tuple[str, str] = ("", "")  # why it does not take floats, or int32
-    states: tuple[str, ...] = ()  # of a declared one: the operations whose results are the values of a partial result
-    joined: Callable[[list[NDArray[Any]], int, bool], NDArray[Any]] | None = None  # the results from these of parts
+    none: Callable[[bool], float] | None = None  # of a declared one: the result over no elements, or over no int32
+    states: Callable[[], Sequence[Operation]] | None = None  # … those of its state's values; None with positions
+    joined: Callable[[Sequence[NDArray[Any]], int, bool], NDArray[Any]] | None = None  # … results from these of parts
 
     @property
     def words(self) -> str:
@@ -109,7 +110,6 @@ OPERATIONS = {
         Operation("logsumexp", logsumexp, -math.inf, -math.inf, sums=True, integers=False, native=True, arithmetic=8.0),
     )
 }
-
 
 DECLARED: dict[str, Operation] = {}  # by name; never removed, since cached problems refer to them
 

@@ -11,9 +11,15 @@ from collections.abc import Iterator
 
 from webmm.page.script.names import HostError, Name, definitions, resolve
 
-SIDES = ("as_ikj", "dense", "forward", "from_start", "in_pieces", "in_placed_pieces", "readable")
+SIDES = (
+    *("as_ikj", "beside", "converted", "dense", "forward", "from_start", "in_pieces", "in_placed_pieces", "on_host"),
+    "readable",
+)
 # Functions that JavaScript has of its own, and that return a promise there.
-AWAITED = ("webmm.calls.product.fill", *(f"webmm.calls.sides.{name}" for name in SIDES))
+AWAITED = (
+    *("webmm.calls.doubles.add_up", "webmm.calls.product.fill", "webmm.calls.reduce.combine"),
+    *(f"webmm.calls.sides.{name}" for name in SIDES),
+)
 METHODS = ("array", "empty", "read", "result", "run", "sum")  # of an object that is named `call`
 
 
