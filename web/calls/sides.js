@@ -8,6 +8,7 @@ import { bindingOf, inPieces, inPlacedPieces } from "./pieces.js";
 
 /** @import { Data } from "./operands.js" */
 /** @import { Call } from "../engine/plans.js" */
+/** @import { Kernel, Problem } from "../engine/launch.js" */
 
 const SIDES = {
   is_resident: isResident,
@@ -19,6 +20,13 @@ const SIDES = {
   as_matrices: asMatrices,
   /** @param {Call} call @param {Data} x @param {number} axis */
   as_ikj: (call, x, axis) => arranged(call, x, (x) => call.core.ikj(x, axis)),
+  arranged,
+  /** @param {Call} call @param {Data} target @param {HostArray} data */
+  assign: (call, target, data) => {
+    if (target instanceof HostArray) return target.data.set(data.as(target.dtype).data);
+    call.complete = false;
+    call.device.write(target, data);
+  },
   /** @param {Call} call @param {Data} x @param {...Data} operands */
   beside: async (call, x, ...operands) =>
     x instanceof HostArray && isResident(...operands) ? call.device.array(x) : x,
@@ -44,6 +52,8 @@ const SIDES = {
   readable,
   in_pieces: inPieces,
   in_placed_pieces: inPlacedPieces,
+  /** @param {Call} call @param {Kernel} kernel @param {Problem} problem @param {...DeviceArray} arrays */
+  run_kernel: (call, kernel, problem, ...arrays) => call.queue(problem, arrays, kernel),
 };
 
 for (const [name, f] of Object.entries(SIDES)) provide(`webmm.calls.sides.${name}`, f);

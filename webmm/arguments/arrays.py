@@ -120,8 +120,8 @@ def dense_strides(shape: Shape) -> Shape:
     return tuple(reversed(strides))
 
 
-def is_dense(x: Strided) -> bool:
-    """Return whether the elements are in row-major order without gaps."""
+def is_dense(x: Shaped) -> bool:
+    """Return whether the elements of an array on a device are in row-major order without gaps."""
     axes = zip(x.shape, x.strides, dense_strides(x.shape), strict=True)
     return all(length == 1 or stride == dense for length, stride, dense in axes)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from webmm.arguments.arrays import Layout, Shape, Shaped, Strided, element_of, merged
+from webmm.arguments.arrays import Layout, Shape, Shaped, Strided, element_of, is_dense, merged
 from webmm.dtypes import BOOL, I32, MATRIX_DTYPES, names
 from webmm.errors import ProblemError
 from webmm.problems.attention import FURTHEST, Attention, Heads
@@ -141,9 +141,9 @@ def check_counts(kind: str, least: int, most: int, keys: int) -> None:
         raise ProblemError(f"lengths must be from 0 to the {keys} keys, not {least} to {most}")
 
 
-def check_resident_counts(lengths: Shaped, dense: bool) -> None:
-    """Raise ProblemError unless lengths on a device are `dense` and int32."""
-    if element_of(lengths) != I32 or not dense:
+def check_resident_counts(lengths: Shaped) -> None:
+    """Raise ProblemError unless lengths on a device are dense and int32."""
+    if element_of(lengths) != I32 or not is_dense(lengths):
         found = element_of(lengths).name if element_of(lengths) != I32 else "a view with gaps or repetitions"
         raise ProblemError(f"lengths must be contiguous and int32, not {found}")
 
@@ -164,11 +164,6 @@ def grouped(x: Strided, groups: int) -> Layout | None:
     outer = axes[0][1] if axes else 0
     head = x.strides[-3] if x.ndim > 2 else 0
     return Layout(shape, (outer, head * shape[2], head, *x.strides[-2:]), x.offset)
-
-
-def mask_axes(shape: Shape) -> str:
-    """Return the letters of the axes of a grouped mask; "1" for those along which it broadcasts."""
-    return "".join("1" if n == 1 else letter for n, letter in zip(shape, "bgrqk", strict=True))
 
 
 def mask_shape(mask: Shaped, batch: Shape) -> Shape:
@@ -232,7 +227,7 @@ def keys_at_once(binding: int, k: Shaped, v: Shaped, mask: Shaped | None) -> int
     if mask is not None and mask.ndim > 0 and mask.shape[-1] > 1:
         row = max(row, element_of(mask).itemsize)
     keys = k.shape[-2]
-    return keys if keys * row <= binding else max(1, (binding - 2 * ALIGNMENT) // row)
+    return keys if keys and keys * row <= binding else max(1, (binding - 2 * ALIGNMENT) // row)
 
 
 def of_row_sums(problem: Attention) -> Attention:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from webmm import choose
 from webmm.arguments.arrays import Shape, element_of, host_array
 from webmm.arguments.attention import (
     Settings,
@@ -24,26 +22,38 @@ from webmm.arguments.attention import (
     grouped_shape,
     heads_of,
     keys_at_once,
-    mask_axes,
     mask_shape,
     of_row_sums,
     settings_of,
 )
-from webmm.arguments.pieces import in_place
 from webmm.arguments.products import check_stored_once
+from webmm.arguments.views import broadcast
 from webmm.calls.devices import Devices
-from webmm.calls.executor import Data, Labelled
+from webmm.calls.executor import Data
 from webmm.calls.operands import Operandish, Temporaries, number, opened, returned
-from webmm.calls.pieces import in_placed_pieces
 from webmm.calls.planned import planned
+from webmm.calls.sides import (
+    arranged,
+    assign,
+    converted,
+    filled,
+    in_placed_pieces,
+    is_resident,
+    labelled,
+    laid_out,
+    part_of,
+    reshaped,
+    run_kernel,
+    spread,
+)
 from webmm.choose.limits import largest_buffer
-from webmm.cut.pieces import Piece
-from webmm.dtypes import DType, dtype_of
+from webmm.cut.pieces import Piece, ranges
+from webmm.dtypes import F32, F64, I32, DType, dtype_of
 from webmm.engine.aliasing import check_separate
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError
 from webmm.kernels.attention.row_sums import RowSums
-from webmm.problems.attention import LEAST_SCORE, Attention
+from webmm.problems.attention import LEAST_SCORE
 from webmm.problems.base import check_floats
 
 
@@ -99,178 +109,175 @@ def attention(
     if precision not in (None, "high"):
         raise ProblemError(f'precision must be "high" or None, not {precision!r}')
     given = [x for x in (mask, lengths, out) if x is not None]
-    with opened("attention", device, q, k, v, *given, devices=devices) as temporary:
-        arrays = [temporary.data(x) for x in (q, k, v)]
-        shape = attention_shape(*arrays)
-        scores = (*shape[:-1], arrays[1].shape[-2])
+    with opened("attention", device, q, k, v, *given, devices=devices) as call:
+        counts = lengths if lengths is None or isinstance(lengths, Array) else host_array(lengths)
         factor, cap = None if scale is None else number("scale", scale), number("softcap", softcap)
-        settings = settings_of(causal, window, cap, factor, arrays[0], arrays[1], lengths is not None)
-        hidden = None if mask is None else temporary.data(mask)
-        if hidden is not None:
-            check_mask(hidden, scores)
-        counts = None if lengths is None else _counts(lengths, shape[:-3], scores[-1])
-        more = {"mask": hidden, "lengths": counts}
-        everything = {"q": arrays[0], "k": arrays[1], "v": arrays[2], **more}
-        result = _result(temporary, out, shape, everything, out_dtype)
-        into = result if out is None or result.ndim <= 4 else temporary.result(shape, element_of(result), result)
-        at_once = keys_at_once(min(map(largest_buffer, temporary.devices)), arrays[1], arrays[2], hidden)
-        if 0 in shape or not scores[-1]:
-            _fill_zeros(result)
-        elif at_once < scores[-1]:
-            _copy(_in_key_pieces(temporary, arrays, more, settings, at_once), result)
-        else:
-            _compute(temporary, arrays, more, into, settings)
-            _copy(into, result)
-        return returned(result) if out is None else out
+        x, settings = checked(call, q, k, v, mask, counts, causal, window, cap, factor)
+        dtype = None if out_dtype is None else dtype_of(out_dtype)
+        if out is None:
+            return returned(attended(call, x, settings, dtype))
+        _check_out(out, x, dtype)
+        into = out if out.ndim <= 4 else call.result(x.shape, element_of(out), out)
+        attend(call, x, settings, into)
+        if into is not out:
+            assign(call, out, into)
+        return out
 
 
-def _compute(
-    temporary: Temporaries,
-    arrays: list[Data],
-    more: dict[str, Data | None],
-    result: Data,
-    settings: Settings,
-    run: Callable[..., None] | None = None,
-) -> None:
-    """Compute the result in pieces of the batch, of the heads of k and v, and of queries.
-
-    `run` queues a problem for a device and its arrays; by default it is `choose.run()`.
-    """
-    q, k, v = arrays
-    groups = heads_of(k)
-    mask, lengths = more["mask"], more["lengths"]
-
-    def compute(piece: Piece, q: Array, k: Array, v: Array, *others: Array) -> None:
-        *rest, o = others
-        hidden = None if mask is None else rest.pop(0).broadcast_to((*q.shape[:4], k.shape[3]))
-        counts = rest.pop(0) if lengths is not None else None
-        first = piece.at["q"][0] if "q" in piece.at else 0
-        more = (x for x in (hidden, counts) if x is not None)
-        (run or choose.run)(attention_of(q, k, v, o, settings, first, hidden, counts), o.device, q, k, v, o, *more)
-
-    operands = [
-        Labelled(_five(temporary, x, groups), axes) for x, axes in zip(arrays, ("bgrqw", "bg1kw", "bg1kx"), strict=True)
-    ]
-    if mask is not None:
-        spread = _five(temporary, _over_batch(mask, q.shape[:-3]), groups)
-        operands.append(Labelled(spread, mask_axes(spread.shape)))
-    if lengths is not None:
-        operands.append(Labelled(lengths, "b"))
-    flops = 2 * math.prod(q.shape[:-1]) * k.shape[-2] * (q.shape[-1] + v.shape[-1])
-    into = _Strided(_five(temporary, result, groups), "bgrqx")
-    in_placed_pieces(temporary.devices, compute, operands, into, "bgq", flops=flops)
-
-
-def _in_key_pieces(
-    temporary: Temporaries,
-    arrays: list[Data],
-    more: dict[str, Data | None],
-    settings: Settings,
-    most: int,
-) -> NDArray[Any]:
-    """Return the result, in pieces of at most so many keys, combined by the largest scores and the sums of weights."""
-    q, k, v = arrays
-    mask = more["mask"]
-    result = np.zeros((*q.shape[:-1], v.shape[-1]))
-    top, weight = np.full((*q.shape[:-1], 1), LEAST_SCORE), np.zeros((*q.shape[:-1], 1))
-    for start in range(0, k.shape[-2], most):
-        keys = slice(start, start + most)
-        piece, sums = (np.empty((*q.shape[:-1], columns), np.float32) for columns in (v.shape[-1], 2))
-        hidden = mask if mask is None or mask.ndim == 0 or mask.shape[-1] == 1 else mask[..., keys]
-        given = {**more, "mask": hidden}
-        there = replace(settings, first_key=start)
-        _compute(temporary, [q, k[..., keys, :], v[..., keys, :]], given, piece, there)
-        _compute(temporary, [q, k[..., keys, :], k[..., keys, :]], given, sums, there, _row_sums)
-        with np.errstate(all="ignore"):
-            larger = np.maximum(top, sums[..., :1])
-            before, new = weight * np.exp2(top - larger), sums[..., 1:] * np.exp2(sums[..., :1] - larger)
-            top, weight = larger, before + new
-            result = (result * before + piece * new) / np.where(weight == 0, 1, weight)
-    return result
-
-
-def _row_sums(problem: Attention, device: Device, *arrays: Array) -> None:
-    """Queue the largest score and the sum of weights of each query, two columns in the place of the result."""
-    device.run(RowSums(), of_row_sums(problem), *arrays)
-
-
-class _Strided(Labelled):
-    """A result that kernels write with any strides."""
-
-    def in_place(self, binding: int, written: bool = False) -> bool:
-        return isinstance(self.data, Array) and in_place(self.data, binding, True, False)
-
-
-def _result(
-    temporary: Temporaries,
-    out: NDArray[Any] | Array | None,
-    shape: Shape,
-    operands: dict[str, Data | None],
-    out_dtype: DTypeLike | None,
-) -> Data:
-    """Return `out`, or a new array for the result; raises ProblemError if `out` does not fit."""
-    given = [x for x in operands.values() if x is not None]
-    dtype = None if out_dtype is None else dtype_of(out_dtype)
-    if dtype is not None:
-        check_floats("attention", dtype)
-    if out is None:
-        return temporary.result(shape, dtype or element_of(given[0]), *given)
-    on_device = any(isinstance(x, Array) for x in given)
+def _check_out(out: NDArray[Any] | Array, x: Operands, dtype: DType | None) -> None:
+    """Raise ProblemError unless the result, of that dtype if there is one, can be written to `out`."""
+    on_device = is_resident(*vars(x).values())
     if not isinstance(out, Array if on_device else np.ndarray):
         raise ProblemError("out must be an Array if an operand is an Array, else a NumPy array")
     found = element_of(out)
-    expected: DType = dtype or found
-    check_floats("attention", found)
-    if out.shape != shape or found != expected:
-        raise ProblemError(f"out is {found.name} of shape {out.shape}; the result is {expected.name} of shape {shape}")
+    expected = dtype or found
+    check_floats("attention", expected)
+    if out.shape != x.shape or found != expected:
+        raise ProblemError(
+            f"out is {found.name} of shape {out.shape}; the result is {expected.name} of shape {x.shape}"
+        )
     if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise ProblemError("out is read-only; pass a writable array")
     check_stored_once("out", out)
-    check_separate("out", out, operands)
-    return out
+    check_separate("out", out, vars(x))
 
 
-def _counts(lengths: Operandish, batch: Shape, keys: int) -> Data:
-    """Return the lengths of sequences as a vector of int32; raises ProblemError for other shapes, dtypes or values."""
-    if isinstance(lengths, Array):
-        check_lengths(lengths, batch)
-        check_resident_counts(lengths, lengths.contiguous)
-        return lengths.reshape(lengths.size)
-    host = host_array(lengths)
-    check_lengths(host, batch)
-    check_counts(host.dtype.name, int(host.min(initial=keys)), int(host.max(initial=0)), keys)
-    return np.ascontiguousarray(host, np.int32).reshape(-1)
+def combine(result: Data, top: Data, weight: Data, piece: Data, sums: Data) -> None:
+    """Add a piece of the keys to the result of those before: its own result, largest scores and sums of weights."""
+    with np.errstate(all="ignore"):
+        larger = np.maximum(top, sums[..., :1])
+        before, new = weight * np.exp2(top - larger), sums[..., 1:] * np.exp2(sums[..., :1] - larger)
+        top[...], weight[...] = larger, before + new
+        result[...] = (result * before + piece * new) / np.where(weight == 0, 1, weight)
 
 
-def _over_batch(mask: Data, batch: Shape) -> Data:
-    """Return a mask with all axes of q, whose batch is `batch`, or of ones."""
-    shape = mask_shape(mask, batch)
-    return mask.broadcast_to(shape) if isinstance(mask, Array) else np.broadcast_to(mask, shape)
+def described(lengths: Data) -> tuple[str, int, int]:
+    """Return what elements in host memory are called, the least and the largest of them; 0 of none."""
+    host = np.asarray(lengths)
+    return host.dtype.name, *((int(host.min()), int(host.max())) if host.size else (0, 0))
 
 
-def _five(temporary: Temporaries, x: Data, groups: int) -> Data:
-    """Return (…, heads, tokens, columns) as (batch, groups, heads of a group, tokens, columns), a view if possible."""
-    if not isinstance(x, Array):
-        return x.reshape(grouped_shape(x, groups))
-    layout = grouped(x, groups)
-    if layout is None:
-        return temporary.array(x.numpy()).reshape(grouped_shape(x, groups))
-    return Array(x.storage, layout.shape, x.element, layout.strides, layout.offset)
+# The steps, in both languages
 
 
-def _copy(computed: Data, result: Data) -> None:
-    """Copy what was computed to the array of the result, if that is another one."""
-    if computed is result:
+@dataclass(frozen=True, eq=False)
+class Operands:
+    """The arrays of a call, which were checked."""
+
+    q: Data
+    k: Data
+    v: Data
+    mask: Data | None
+    lengths: Data | None
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the result."""
+        return (*self.q.shape[:-1], self.v.shape[-1])
+
+
+def checked(
+    call: Temporaries,
+    q: Operandish,
+    k: Operandish,
+    v: Operandish,
+    mask: Operandish | None,
+    lengths: Data | None,
+    causal: bool | str,
+    window: tuple[int, int],
+    softcap: float,
+    scale: float | None,
+) -> tuple[Operands, Settings]:
+    """Return the operands and what the options mean; raises ProblemError for what does not fit."""
+    q, k, v = call.data(q), call.data(k), call.data(v)
+    shape = attention_shape(q, k, v)
+    keys = k.shape[-2]
+    settings = settings_of(causal, window, softcap, scale, q, k, lengths is not None)
+    if mask is not None:
+        mask = call.data(mask)
+        check_mask(mask, (*shape[:-1], keys))
+    counts = None if lengths is None else _counts(call, lengths, shape[:-3], keys)
+    return Operands(q, k, v, mask, counts), settings
+
+
+def attended(call: Temporaries, x: Operands, settings: Settings, dtype: DType | None) -> Data:
+    """Return a new array with the result, by default of the dtype of q."""
+    if dtype is not None:
+        check_floats("attention", dtype)
+    result = call.result(x.shape, dtype or element_of(x.q), x.q, x.k, x.v, x.mask, x.lengths)
+    attend(call, x, settings, result)
+    return result
+
+
+def attend(call: Temporaries, x: Operands, settings: Settings, result: Data) -> None:
+    """Compute the result, with the keys in pieces if those of a head exceed a binding."""
+    if 0 in result.shape:
         return
-    if isinstance(result, Array):
-        result.device.assign(result, computed if isinstance(computed, Array) else computed.astype(result.dtype))
+    keys = x.k.shape[-2]
+    at_once = keys_at_once(min(map(largest_buffer, call.devices)), x.k, x.v, x.mask)
+    if 0 < keys <= at_once:
+        _compute(call, x, settings, result)
     else:
-        result[...] = computed
+        assign(call, result, _in_key_pieces(call, x, settings, at_once))
 
 
-def _fill_zeros(result: Data) -> None:
-    """Set a result without elements, or of queries without keys."""
-    if isinstance(result, Array):
-        result.device.assign(result, np.zeros(result.shape, result.dtype))
-    elif result.size:
-        result[...] = 0
+def _compute(call: Temporaries, x: Operands, settings: Settings, result: Data, sums: bool = False) -> None:
+    """Compute the result in pieces of the batch, of the heads of k and v, and of queries.
+
+    With `sums`, it is the largest score and the sum of weights of each query, two columns in the place of the result.
+    """
+    groups = heads_of(x.k)
+
+    def five(x: Data) -> Data:
+        return arranged(call, x, lambda x: grouped(x, groups), grouped_shape(x, groups))
+
+    def compute(piece: Piece, q: Array, k: Array, v: Array, *others: Array) -> None:
+        *more, o = others
+        if x.mask is not None:
+            more[0] = laid_out(more[0], broadcast(more[0], (*q.shape[:4], k.shape[3])))
+        hidden = None if x.mask is None else more[0]
+        counts = None if x.lengths is None else more[-1]
+        first = piece.at["q"][0] if "q" in piece.at else 0
+        problem = attention_of(q, k, v, o, settings, first, hidden, counts)
+        if sums:
+            run_kernel(call, RowSums(), of_row_sums(problem), q, k, v, o, *more)
+        else:
+            call.run(problem, q, k, v, o, *more)
+
+    operands = [labelled(five(x.q), "bgrqw"), labelled(five(x.k), "bgrkw"), labelled(five(x.v), "bgrkx")]
+    if x.mask is not None:
+        operands.append(labelled(five(spread(call, x.mask, mask_shape(x.mask, x.q.shape[:-3]))), "bgrqk"))
+    if x.lengths is not None:
+        operands.append(labelled(x.lengths, "b"))
+    flops = 2 * math.prod(x.shape[:-1]) * x.k.shape[-2] * (x.q.shape[-1] + x.v.shape[-1])
+    in_placed_pieces(call, compute, operands, labelled(five(result), "bgrqx", placed=True), "bgq", flops=flops)
+
+
+def _in_key_pieces(call: Temporaries, x: Operands, settings: Settings, most: int) -> Data:
+    """Return the result, in pieces of at most so many keys, combined by the largest scores and the sums of weights.
+
+    It is in host memory, and zeros if there are no keys.
+    """
+    rows = x.shape[:-1]
+    result, top, weight = filled(x.shape, F64, 0), filled((*rows, 1), F64, LEAST_SCORE), filled((*rows, 1), F64, 0)
+    for start, stop in ranges(x.k.shape[-2], most):
+        k, v = (part_of(each, -2, start, stop - start) for each in (x.k, x.v))
+        mask = x.mask
+        if mask is not None and mask.ndim and mask.shape[-1] > 1:
+            mask = part_of(mask, -1, start, stop - start)
+        there = replace(settings, first_key=start)
+        piece, sums = call.result(x.shape, F32), call.result((*rows, 2), F32)
+        _compute(call, replace(x, k=k, v=v, mask=mask), there, piece)
+        _compute(call, replace(x, k=k, v=k, mask=mask), there, sums, True)
+        combine(result, top, weight, piece, sums)
+    return result
+
+
+def _counts(call: Temporaries, lengths: Data, batch: Shape, keys: int) -> Data:
+    """Return the lengths of sequences as a vector of int32; raises ProblemError for other shapes, dtypes or values."""
+    check_lengths(lengths, batch)
+    if is_resident(lengths):
+        check_resident_counts(lengths)
+        return reshaped(lengths, (lengths.size,))
+    check_counts(*described(lengths), keys)
+    return reshaped(converted(call, lengths, I32), (lengths.size,))

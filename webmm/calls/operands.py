@@ -80,7 +80,7 @@ class Temporaries:
         """Return `x` without moving it, as an `Array` or a NumPy array of a supported dtype."""
         return self.array(x) if isinstance(x, Array) else data_of(x)
 
-    def result(self, shape: tuple[int, ...], dtype: DType, *operands: Data) -> Data:
+    def result(self, shape: tuple[int, ...], dtype: DType, *operands: Data | None) -> Data:
         """Return an array for the result: an `Array` if any operand is one, else a NumPy array."""
         if any(isinstance(x, Array) for x in operands):
             return self.device.empty(shape, dtype)

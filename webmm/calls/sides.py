@@ -8,6 +8,7 @@ package that use nothing else of NumPy or of a device can be translated, and wai
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from webmm.calls.operands import Temporaries, in_shape
 from webmm.choose.limits import dispatch_limits
 from webmm.dtypes import DType
 from webmm.engine.device import Array, Device
+from webmm.kernels.base import Kernel
+from webmm.problems.base import Problem
 
 
 def is_resident(*operands: Data | None) -> bool:
@@ -68,13 +71,27 @@ def binding_of(call: Temporaries, x: Array) -> int:
     return dispatch_limits(x.device).binding
 
 
-def as_ikj(call: Temporaries, x: Data, axis: int) -> Data:
-    """Return `x` as x[i, k, j] with k along `axis`: a view if its strides allow it, else of a copy."""
+def arranged(call: Temporaries, x: Data, find: Callable[[Array], Layout | None], shape: Shape) -> Data:
+    """Return `x` in `shape`: a view with the layout that `find` returns, or if that is None, a copy."""
     del call
     if not isinstance(x, Array):
-        return x.reshape(ikj_shape(x, axis))
-    layout = ikj(x, axis)
-    return in_shape(x, ikj_shape(x, axis)) if layout is None else laid_out(x, layout)
+        return x.reshape(shape)
+    layout = find(x)
+    return in_shape(x, shape) if layout is None else laid_out(x, layout)
+
+
+def as_ikj(call: Temporaries, x: Data, axis: int) -> Data:
+    """Return `x` as x[i, k, j] with k along `axis`: a view if its strides allow it, else of a copy."""
+    return arranged(call, x, lambda x: ikj(x, axis), ikj_shape(x, axis))
+
+
+def assign(call: Temporaries, target: Data, data: Data) -> None:
+    """Overwrite an array, contiguous if it is on a device, with data, converted to its dtype."""
+    del call
+    if isinstance(target, Array):
+        target.device.assign(target, data if isinstance(data, Array) else data.astype(target.dtype))
+    else:
+        target[...] = data
 
 
 def beside(call: Temporaries, x: Data, *operands: Data) -> Data:
@@ -175,3 +192,9 @@ def in_placed_pieces(
 ) -> None:
     """As `in_pieces()`, for a `compute(piece, *operands, result)` that depends on where the piece is."""
     pieces.in_placed_pieces(call.devices, compute, operands, result, along, each=each, flops=flops)
+
+
+def run_kernel(call: Temporaries, kernel: Kernel[Any], problem: Problem, *arrays: Array) -> None:
+    """Queue a kernel for a problem, on the device of its arrays."""
+    del call
+    arrays[0].device.run(kernel, problem, *arrays)

@@ -98,13 +98,8 @@ LATE: dict[str, tuple[Name, ...]] = {
     **_late(
         "attention",
         {
-            "webmm.arguments.attention": (
-                *("attention_of", "attention_shape", "check_counts", "check_lengths", "check_mask"),
-                *("check_resident_counts", "grouped", "heads_of", "keys_at_once"),
-                *("mask_shape", "of_row_sums", "settings_of"),
-            ),
-            "webmm.kernels.attention.row_sums": ("RowSums",),
-            "webmm.problems.attention": ("LEAST_SCORE", "Attention", "Heads"),
+            "webmm.calls.attention": ("attended", "checked"),
+            "webmm.problems.attention": ("Attention", "Heads"),
         },
     ),
     **_late(

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from webmm.page.script.names import HostError, Name, definitions, resolve
 
 SIDES = (
-    *("as_ikj", "beside", "converted", "dense", "forward", "from_start", "in_pieces", "in_placed_pieces", "on_host"),
-    "readable",
+    *("arranged", "as_ikj", "beside", "converted", "dense", "forward", "from_start", "in_pieces", "in_placed_pieces"),
+    *("on_host", "readable", "run_kernel"),
 )
 # Functions that JavaScript has of its own, and that return a promise there.
 AWAITED = (
