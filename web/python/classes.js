@@ -1,9 +1,9 @@
 /** Python's types, dataclasses, and calls with keyword arguments. */
 
 import * as errors from "../errors.js";
-import { dict, frozenset, list } from "./iteration.js";
-import { AttributeError, PyObject, TypeError_, ValueError, fieldNames, repr, str, valuesOf } from "./objects.js";
-import { Dict, PySet, floordiv, mod, truth } from "./values.js";
+import { dict, list } from "./iteration.js";
+import { AttributeError, PyObject, TypeError_, ValueError, repr, str } from "./objects.js";
+import { Dict, floordiv, mod, truth } from "./values.js";
 
 // Types
 
@@ -29,7 +29,7 @@ export const { int, float, bool, abs, divmod, bytearray, bytes, type, issubclass
   type: (x) => x.constructor,
   issubclass: (cls, types) => (Array.isArray(types) ? types : [types]).some((each) => cls.__mro__.includes(each)),
   hasattr: (x, name) => x !== null && typeof x === "object" && name in x,
-  vars: (x) => new Dict(fieldNames(x).map((name) => [name, x[name]])),
+  vars: (x) => new Dict(Object.entries(x)),
 };
 
 /** @param {any} x @param {any} types @returns {boolean} */
@@ -41,13 +41,12 @@ export function isinstance(x, types) {
   if (types === str) return typeof x === "string";
   if (types === list) return Array.isArray(x);
   if (types === dict) return x instanceof Dict;
-  if (types === frozenset) return x instanceof PySet;
   if (types === type) return isClass(x);
   return x instanceof types;
 }
 
 /** @param {any} x */
-const isClass = (x) => typeof x === "function" && x.prototype instanceof PyObject;
+const isClass = (x) => typeof x === "function" && "__mro__" in x;
 /** @param {any} x @param {string} name @param {any} [other] */
 export function getattr(x, name, other) {
   if (x !== null && x !== undefined && (typeof x === "object" || typeof x === "function") && name in x) return x[name];
@@ -57,87 +56,53 @@ export function getattr(x, name, other) {
 
 // Classes
 
-/** A field of a dataclass. */
-export class Field {
-  /** @param {string} name @param {any} value its default, or undefined for a required field @param {Record<string, any>} metadata @param {any} more */
-  constructor(name, value, metadata = {}, { keyword = false, init = true, hint = null, factory = null } = {}) {
-    this.name = name;
-    this.default = value;
-    this.metadata = new Dict(Object.entries(metadata));
-    this.keyword = keyword;
-    this.init = init;
-    this.hint = hint;
-    this.factory = factory;
-  }
-
-  make() {
-    return this.factory ? this.factory() : this.default;
-  }
-}
+/**
+ * A field of a dataclass. Its default is undefined if it is required; `hint` is what its annotation says besides the type;
+ * `place` is that among the constructor's arguments.
+ * @typedef {{name: string, default: any, metadata: Dict, keyword: boolean, init: boolean, hint?: any, factory?: () => any, place: number}} Field
+ */
 
 /**
  * Finish a translated class: its inherited members in Python's method resolution order, its attributes and its fields.
  * @param {any} cls @param {string} name @param {any[]} bases those of that order up to one whose own bases are the rest
- * @param {{attributes?: Record<string, any>, fields?: Field[], order?: boolean, identity?: boolean, tuple?: boolean}} more
+ * @param {{attributes?: Record<string, any>, fields?: [string, any?, Record<string, any>?, Partial<Field>?][], order?: boolean, identity?: boolean}} more
  */
-export function define(
-  cls,
-  name,
-  bases,
-  { attributes = {}, fields, order = false, identity = false, tuple: iterable = false } = {},
-) {
+export function define(cls, name, bases, { attributes = {}, fields = [], order = false, identity = false } = {}) {
+  const { constructor: _, ...methods } = Object.getOwnPropertyDescriptors(cls.prototype);
+  const { prototype: _of, length: _count, name: _name, ...statics } = Object.getOwnPropertyDescriptors(cls);
+  const values = Object.getOwnPropertyDescriptors(attributes);
+  const own = { methods: { ...methods, ...values }, statics: { ...statics, ...values } };
   const mro = [cls, ...bases.slice(0, -1), ...(bases.at(-1) ?? PyObject).__mro__];
-  const values = Object.entries(attributes).map(([key, value]) => [key, { value, configurable: true, writable: true }]);
-  const own = {
-    prototype: { ...members(cls.prototype), ...Object.fromEntries(values) },
-    cls: { ...members(cls), ...Object.fromEntries(values) },
-    every: fields ?? [],
-  };
   /** @type {Map<string, Field>} */
-  const inherited = new Map();
-  for (const { prototype, cls: statics, every } of [own, ...mro.slice(1).map((base) => base.__own__)].reverse()) {
-    Object.defineProperties(cls.prototype, prototype);
-    Object.defineProperties(cls, statics);
-    for (const field of every) inherited.set(field.name, field);
+  const every = new Map();
+  for (const { __own__: inherited, __fields__ } of mro.slice(1).reverse()) {
+    Object.defineProperties(cls.prototype, inherited.methods);
+    Object.defineProperties(cls, inherited.statics);
+    for (const field of __fields__) every.set(field.name, field);
   }
-  const every = [...inherited.values()];
-  const given = [...every.filter((f) => !f.keyword), ...every.filter((f) => f.keyword)].filter((f) => f.init);
-  const statics = {
-    __name__: name,
-    __mro__: mro,
-    __own__: { ...own, every },
-    __identity__: identity,
-    __order__: order,
-    __fields__: fields || every.length ? every : undefined,
-    __arguments__: given,
-    __places__: every.map((field) => given.indexOf(field)),
-    ...(iterable && { _fields: every.map((field) => field.name) }),
-  };
-  for (const [key, value] of Object.entries(statics)) Object.defineProperty(cls, key, { value, configurable: true });
-  if (iterable)
-    cls.prototype[Symbol.iterator] = /** @this {any} */ function* () {
-      yield* valuesOf(this);
-    };
-  return cls;
-}
-
-const RESERVED = new Set(["constructor", "prototype", "length", "name"]); // members of every JavaScript class
-
-/** @param {any} from @returns {Record<string, PropertyDescriptor>} */
-function members(from) {
-  const kept = Object.entries(Object.getOwnPropertyDescriptors(from)).filter(([name]) => !RESERVED.has(name));
-  return Object.fromEntries(kept);
+  Object.defineProperties(cls.prototype, own.methods);
+  Object.defineProperties(cls, own.statics);
+  for (const [key, value, metadata = {}, more] of fields) {
+    const described = new Dict(Object.entries(metadata));
+    every.set(key, { name: key, default: value, metadata: described, keyword: false, init: true, place: 0, ...more });
+  }
+  const parameters = [...every.values()].filter((field) => field.init);
+  parameters.sort((a, b) => Number(a.keyword) - Number(b.keyword));
+  return Object.assign(cls, {
+    ...{ __name__: name, __mro__: mro, __own__: own, __order__: order, __identity__: identity },
+    __fields__: [...every.values()].map((field) => ({ ...field, place: parameters.indexOf(field) })),
+    __parameters__: parameters.map((field) => field.name),
+  });
 }
 
 /** `super().name` in a method of `cls`. @param {any} cls @param {any} self @param {string} name */
 export function parent(cls, self, name) {
-  const isStatic = typeof self === "function";
-  const mro = (isStatic ? self : self.constructor).__mro__;
-  for (const base of mro.slice(mro.indexOf(cls) + 1)) {
-    const descriptor = base.__own__?.[isStatic ? "cls" : "prototype"][name];
-    if (!descriptor) continue;
-    if (descriptor.get) return descriptor.get.call(self);
-    return typeof descriptor.value === "function" ? descriptor.value.bind(self) : descriptor.value;
+  const [{ __mro__: mro }, kind] = typeof self === "function" ? [self, "statics"] : [self.constructor, "methods"];
+  for (const { __own__: own } of mro.slice(mro.indexOf(cls) + 1)) {
+    if (!Object.hasOwn(own[kind], name)) continue;
+    const { get, value } = own[kind][name];
+    if (get) return get.call(self);
+    return typeof value === "function" ? value.bind(self) : value;
   }
   throw new AttributeError(`no base of ${cls.__name__} has ${name}`);
 }
@@ -158,13 +123,11 @@ export const signed = (f, names) => Object.assign(f, { __parameters__: names.spl
 const entries = (named) => (named instanceof Dict ? [...named] : Object.entries(named));
 
 /** @param {any} f @param {any[]} args @param {Dict | Record<string, any>} kwargs @returns {any[]} all of them in the order of f's parameters */
-function placed(f, args, kwargs) {
+export function placed(f, args, kwargs) {
   const all = [...args];
-  const named = entries(kwargs);
-  if (!named.length) return all;
   /** @type {string[]} */
-  const names = isClass(f) ? f.__arguments__.map((/** @type {Field} */ each) => each.name) : (f.__parameters__ ?? []);
-  for (const [name, value] of named) {
+  const names = f.__parameters__ ?? [];
+  for (const [name, value] of entries(kwargs)) {
     const at = names.indexOf(name);
     if (at < 0 || at < args.length)
       throw new TypeError_(`${f.__name__ ?? f.name}() takes no ${name}${at < 0 ? "" : " besides"}`);

@@ -1,24 +1,24 @@
 /** The parts of Python's standard library that translated code uses. */
 
-import { Field, kwargs, provide } from "./classes.js";
+import { placed, provide } from "./classes.js";
 import { dict, list, zip } from "./iteration.js";
-import { OverflowError, PythonError, TypeError_, fieldNames, isObject, repr } from "./objects.js";
+import { OverflowError, PythonError, TypeError_, isObject, repr } from "./objects.js";
 import { Dict, mul } from "./values.js";
 
 export const dataclasses = {
   MISSING: undefined,
-  /** @param {any} x @returns {Field[]} */
+  /** @param {any} x @returns {import("./classes.js").Field[]} */
   fields: (x) => x.__fields__ ?? x.constructor.__fields__,
   /** @param {any} x @returns {Dict} */
-  asdict: (x) => new Dict(fieldNames(x).map((name) => [name, plain(x[name])])),
+  asdict: (x) => new Dict(Object.entries(x).map(([name, value]) => [name, plain(value)])),
   /** @param {any} x @param {Dict | Record<string, any>} [changes] */
   replace(x, changes = {}) {
-    const changed = kwargs(changes);
-    const names = x.constructor.__arguments__.map((/** @type {Field} */ { name }) => name);
-    const unknown = [...changed.keys()].find((name) => !names.includes(name));
-    if (unknown) throw new TypeError_(`${x.constructor.__name__}() takes no ${unknown}`);
-    return new x.constructor(
-      ...names.map((/** @type {string} */ name) => (changed.has(name) ? changed.get(name) : x[name])),
+    const { constructor: cls } = x;
+    const changed = placed(cls, [], changes);
+    return new cls(
+      ...cls.__parameters__.map((/** @type {string} */ name, /** @type {number} */ i) =>
+        i in changed ? changed[i] : x[name],
+      ),
     );
   },
 };
@@ -27,7 +27,7 @@ export const dataclasses = {
 function plain(x) {
   if (Array.isArray(x)) return x.map(plain);
   if (x instanceof Dict) return new Dict([...x].map(([key, value]) => [key, plain(value)]));
-  return isObject(x) && x.constructor.__fields__ ? dataclasses.asdict(x) : x;
+  return isObject(x) && x.constructor.__fields__.length ? dataclasses.asdict(x) : x;
 }
 
 export const json = {

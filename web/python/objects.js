@@ -17,17 +17,16 @@ export class StopIteration extends PythonError {}
 
 // Objects
 
-/** The base of all translated classes. */
+/** The base of all translated classes. Its own enumerable properties are the fields. */
 export class PyObject {
   /** @param {...any} args in the order of a dataclass's fields, keyword-only ones last */
   constructor(...args) {
-    const { __fields__: fields = [], __arguments__: given = [], __places__: places = [] } = new.target;
-    if (args.length > given.length)
-      throw new TypeError_(`${new.target.__name__}() takes ${given.length} values, not ${args.length}`);
-    for (let i = 0; i < fields.length; i++) {
-      const field = fields[i];
-      const value = args[places[i]] ?? (args[places[i]] === undefined ? field.make() : null);
-      if (value === undefined) throw new TypeError_(`${new.target.__name__}() needs ${field.name}`);
+    const { __fields__: fields, __parameters__: names, __name__: cls } = new.target;
+    if (args.length > names.length) throw new TypeError_(`${cls}() takes ${names.length} values, not ${args.length}`);
+    for (const field of fields) {
+      let value = args[field.place];
+      if (value === undefined) value = field.factory ? field.factory() : field.default;
+      if (value === undefined) throw new TypeError_(`${cls}() needs ${field.name}`);
       if (field.name in this)
         Object.defineProperty(this, field.name, { value, enumerable: true }); // overrides a property of a base
       else /** @type {any} */ (this)[field.name] = value;
@@ -35,13 +34,12 @@ export class PyObject {
     /** @type {any} */ (this).__post_init__?.();
   }
 
-  /** @type {any[] | undefined} */ static __fields__; // each a `Field` of classes.js
-  /** @type {any[] | undefined} */ static __arguments__; // the fields in the order of the constructor's arguments
-  /** @type {number[] | undefined} */ static __places__; // each field's index among the arguments
+  /** @type {import("./classes.js").Field[]} */ static __fields__ = [];
+  /** @type {string[]} */ static __parameters__ = []; // the names of the fields in the order of the constructor's arguments
   /** @type {any[]} */ static __mro__ = [PyObject];
-  /** @type {any} */ static __own__ = { prototype: {}, cls: {}, every: [] }; // what its subclasses inherit
+  /** @type {any} */ static __own__ = { methods: {}, statics: {} }; // what its subclasses inherit
   static __name__ = "object";
-  static __identity__ = false; // whether objects compare by identity
+  static __identity__ = true; // whether objects compare by identity
   static __order__ = false;
 
   /** @param {any} x */
@@ -53,13 +51,6 @@ export class PyObject {
     return str(this);
   }
 }
-
-/** @param {any} x a dataclass or an instance of one @returns {string[]} */
-export const fieldNames = (x) =>
-  (x.__fields__ ?? x.constructor.__fields__).map((/** @type {{name: string}} */ field) => field.name);
-
-/** @param {any} x a dataclass's instance @returns {any[]} the values of its fields */
-export const valuesOf = (x) => fieldNames(x).map((name) => x[name]);
 
 /** @param {any} x @returns {boolean} */
 export const isObject = (x) => x instanceof PyObject;
@@ -83,10 +74,10 @@ export function repr(x) {
   if (Array.isArray(x)) return `(${x.map(repr).join(", ")}${x.length === 1 ? "," : ""})`;
   if (x instanceof Map) return `{${[...x].map(([key, value]) => `${repr(key)}: ${repr(value)}`).join(", ")}}`;
   if (typeof x === "function") return `<class '${x.__name__ ?? x.name}'>`;
-  if (isObject(x))
-    return `${x.constructor.__name__}(${fieldNames(x)
-      .map((name) => `${name}=${repr(x[name])}`)
-      .join(", ")})`;
+  if (isObject(x)) {
+    const fields = Object.entries(x).map(([name, value]) => `${name}=${repr(value)}`);
+    return `${x.constructor.__name__}(${fields.join(", ")})`;
+  }
   return String(x);
 }
 

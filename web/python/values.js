@@ -1,6 +1,6 @@
 /** Python's values: equality, order, hashing and arithmetic. */
 
-import { TypeError_, ValueError, fieldNames, isObject, repr, valuesOf } from "./objects.js";
+import { TypeError_, ValueError, isObject, repr } from "./objects.js";
 
 // Values: equality, order, hashing
 
@@ -26,10 +26,10 @@ function hashed(x) {
   if (x === null || (typeof x !== "object" && typeof x !== "function")) return String(x);
   if (Array.isArray(x)) return `(${x.map(hashed).join(",")})`;
   if (x instanceof PySet) return `{${[...x].map(hashed).sort().join(",")}}`;
-  if (!isObject(x) || !x.constructor.__fields__ || x.constructor.__identity__) return `#${numberOf(x)}`;
+  if (!isObject(x) || x.constructor.__identity__) return `#${numberOf(x)}`;
   const known = texts.get(x);
   if (known) return known;
-  const text = `${numberOf(x.constructor)}(${valuesOf(x).map(hashed).join(",")})`;
+  const text = `${numberOf(x.constructor)}(${Object.values(x).map(hashed).join(",")})`;
   texts.set(x, text);
   return text;
 }
@@ -116,9 +116,8 @@ export function eq(a, b) {
   if (a instanceof Dict)
     return b instanceof Dict && a.size === b.size && [...a].every(([key, x]) => b.has(key) && eq(x, b.get(key)));
   if (a instanceof Uint8Array) return b instanceof Uint8Array && a.length === b.length && a.every((x, i) => x === b[i]);
-  if (!isObject(a) || a.constructor !== b.constructor || !a.constructor.__fields__ || a.constructor.__identity__)
-    return false;
-  return fieldNames(a).every((name) => eq(a[name], b[name]));
+  if (!isObject(a) || a.constructor !== b.constructor || a.constructor.__identity__) return false;
+  return Object.keys(a).every((name) => eq(a[name], b[name]));
 }
 
 /** @param {any} a @param {any} b @returns {number} below, at or above 0; throws TypeError_ for values without an order */
@@ -132,7 +131,7 @@ export function compare(a, b) {
     return a.length - b.length;
   }
   if (isObject(a) && a.constructor === b?.constructor && a.constructor.__order__)
-    return compare(valuesOf(a), valuesOf(b));
+    return compare(Object.values(a), Object.values(b));
   throw new TypeError_(`${repr(a)} and ${repr(b)} cannot be ordered`);
 }
 

@@ -146,14 +146,14 @@ class Program:
                 methods.append(text)
                 needs |= used
                 signs.append(_signed_method(name, member))
+        if hasattr(cls, "_fields"):
+            methods.append("*[Symbol.iterator]() { yield* Object.values(this); }")
         attributes, fields, before = self._declared(name, cls)
-        is_dataclass = dataclasses.is_dataclass(cls)
         properties = [
             f"attributes: {{ {', '.join(attributes)} }}" if attributes else "",
-            f"fields: [{', '.join(fields)}]" if is_dataclass or hasattr(cls, "_fields") else "",
+            f"fields: [{', '.join(fields)}]" if fields else "",
             "order: true" if _declares(cls, "order") else "",
-            "identity: true" if is_dataclass and not _declares(cls, "eq") else "",
-            "tuple: true" if issubclass(cls, tuple) else "",
+            "identity: true" if not (_declares(cls, "eq") or hasattr(cls, "_fields")) else "",
         ]
         head = f"export class «{name}» extends $.PyObject {{"
         body = "\n".join(" " + line for method in methods for line in method.split("\n"))
@@ -183,7 +183,7 @@ class Program:
         defaults = getattr(cls, "_field_defaults", {})
         for key in getattr(cls, "_fields", ()):
             default = f", {value_text(defaults[key], self._use, str(name))}" if key in defaults else ""
-            written.append(f"new $.Field({json.dumps(key)}{default})")
+            written.append(f"[{json.dumps(key)}{default}]")
         attributes = []
         for key, value in cls.__dict__.items():
             if not key.startswith("_") and key not in {f.name for f in fields} and _is_plain(value):

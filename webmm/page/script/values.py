@@ -115,7 +115,7 @@ def field(f: dataclasses.Field[Any], hint: str | None, use: UseOfName, where: st
     properties = ", ".join(f"{key}: {text}" for key, text in more.items() if text is not None)
     default = None if f.default is dataclasses.MISSING else value(f.default, use, where)
     given = [json.dumps(f.name), default or "void 0", f"{{ {metadata} }}", f"{{ {properties} }}"]
-    return f"new $.Field({', '.join(given[: 4 if properties else 3 if metadata else 2 if default else 1])})"
+    return f"[{', '.join(given[: 4 if properties else 3 if metadata else 2 if default else 1])}]"
 
 
 def _factory(factory: Any) -> str:
