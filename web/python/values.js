@@ -160,63 +160,42 @@ export function truth(x) {
 
 /** @typedef {(a: any, b: any) => any} Operator */
 
-/**
- * An operator of numbers, booleans included.
- * @param {string} sign @param {(x: number, y: number) => number} ofNumbers
- * @param {Operator} [ofOthers] its result for other values; undefined if it has none
- * @returns {Operator}
- */
-const operator = (sign, ofNumbers, ofOthers) => (a, b) => {
+/** The operators of other values than two numbers, by the left one's kind and their sign. @type {Record<string, Record<string, Operator>>} */
+const OTHERS = {
+  number: { "*": (count, x) => mul(x, count) },
+  string: { "+": (a, b) => a + b, "*": (x, count) => x.repeat(Math.max(0, count)) },
+  list: { "+": (a, b) => [...a, ...b], "*": (x, count) => Array.from({ length: Math.max(0, count) }, () => x).flat(1) },
+  set: { "-": (a, b) => new PySet([...a].filter((x) => !b.has(x))), "|": (a, b) => new PySet([...a, ...b]) },
+  dict: { "|": (a, b) => new Dict([...a, ...b]) },
+};
+
+/** @param {any} x @returns {string} */
+function kindOf(x) {
+  if (Array.isArray(x)) return "list";
+  if (x instanceof Dict) return "dict";
+  if (x instanceof PySet) return "set";
+  return typeof x === "boolean" ? "number" : typeof x;
+}
+
+/** @param {string} sign @param {(x: number, y: number) => number} ofNumbers @returns {Operator} of numbers, booleans included, and of OTHERS */
+const operator = (sign, ofNumbers) => (a, b) => {
   if (typeof a === "number" && typeof b === "number") return ofNumbers(a, b);
-  const found = ofOthers?.(a, b);
-  if (found !== undefined) return found;
-  if (isNumber(a) && isNumber(b)) return ofNumbers(Number(a), Number(b));
+  const [kind, other] = [kindOf(a), kindOf(b)];
+  if (kind === "number" && other === "number") return ofNumbers(Number(a), Number(b));
+  if (OTHERS[kind]?.[sign] && (kind === other || sign !== "+")) return OTHERS[kind][sign](a, b);
   throw new TypeError_(`${repr(a)} ${sign} ${repr(b)} is not defined`);
 };
 
-/** @param {any} x */
-const isNumber = (x) => typeof x === "number" || typeof x === "boolean";
-
-export const add = operator(
-  "+",
-  (x, y) => x + y,
-  (a, b) => {
-    if (typeof a === "string" && typeof b === "string") return a + b;
-    if (Array.isArray(a) && Array.isArray(b)) return [...a, ...b];
-  },
-);
-export const sub = operator(
-  "-",
-  (x, y) => x - y,
-  (a, b) => (a instanceof PySet ? new PySet([...a].filter((x) => !b.has(x))) : undefined),
-);
-export const mul = operator(
-  "*",
-  (x, y) => x * y,
-  (a, b) => {
-    if (typeof a === "string") return a.repeat(Math.max(0, Number(b)));
-    if (Array.isArray(a)) return Array.from({ length: Math.max(0, Number(b)) }, () => a).flat(1);
-    if (typeof b === "string" || Array.isArray(b)) return mul(b, a);
-  },
-);
+export const add = operator("+", (x, y) => x + y);
+export const sub = operator("-", (x, y) => x - y);
+export const mul = operator("*", (x, y) => x * y);
 export const div = operator("/", (x, y) => x / nonzero(y));
 export const floordiv = operator("//", (x, y) => (x - modulo(x, y)) / y);
 export const mod = operator("%", modulo);
 export const pow = operator("**", (x, y) => x ** y);
 export const lshift = operator("<<", (x, y) => x * 2 ** y);
-export const bitand = operator(
-  "&",
-  (x, y) => Number(BigInt(x) & BigInt(y)),
-  (a, b) => (a instanceof PySet ? new PySet([...a].filter((x) => b.has(x))) : undefined),
-);
-export const bitor = operator(
-  "|",
-  (x, y) => Number(BigInt(x) | BigInt(y)),
-  (a, b) => {
-    if (a instanceof PySet) return new PySet([...a, ...b]);
-    if (a instanceof Dict) return new Dict([...a, ...b]);
-  },
-);
+export const bitand = operator("&", (x, y) => Number(BigInt(x) & BigInt(y)));
+export const bitor = operator("|", (x, y) => Number(BigInt(x) | BigInt(y)));
 
 /** @param {number} y */
 function nonzero(y) {
