@@ -27,34 +27,26 @@ function found(name) {
 }
 
 const MAX_STEPS = 50_000; // of the loops of a template that is rendered, as in webmm/wgsl/render.py
-let left = Infinity; // of these steps
+/** @type {{name: Any, left: number}} what is rendered, and how many of these steps it has left */
+let rendered = { name: "", left: 0 };
 
-class TooManySteps extends Error {}
-
-/** @param {number} start @param {number} [stop] @param {number} [step] @returns {number[]} Python's `range()`, of which a template has `MAX_STEPS` in all */
+/** @param {number} start @param {number} [stop] @param {number} [step] @returns {number[]} Python's `range()`, of which a template has `MAX_STEPS` in all; throws ConfigError if they are used up */
 export function range(start, stop, step = 1) {
   const [first, end] = stop === undefined ? [0, start] : [start, stop];
-  left -= Math.max(0, Math.ceil((end - first) / step)); // before an array of that length is made
-  if (left < 0) throw new TooManySteps();
-  return $.range(first, end, step);
+  rendered.left -= Math.max(0, Math.ceil((end - first) / step)); // before an array of that length is made
+  if (rendered.left >= 0) return $.range(first, end, step);
+  const words = `its text would be unrolled in more than ${MAX_STEPS.toLocaleString("en")} steps`;
+  throw new ConfigError(`${$.str(rendered.name)}: ${words}; choose smaller tunables`);
 }
 
-/** Python's `filled_in()`. @param {Any} kernel @param {Any} values a Dict of variables @returns {string} the kernel's rendered template; throws ConfigError if it would be too long */
-export function filledIn(kernel, values) {
-  left = MAX_STEPS;
-  try {
-    return render(kernel.template, { kernel, ...Object.fromEntries(values) });
-  } catch (error) {
-    if (!(error instanceof TooManySteps)) throw error;
-    const words = `its text would be unrolled in more than ${MAX_STEPS.toLocaleString("en")} steps`;
-    throw new ConfigError(`${$.str(kernel)}: ${words}; choose smaller tunables`);
-  } finally {
-    left = Infinity;
-  }
-}
+/** Python's `filled_in()`. @param {Any} kernel @param {Any} values a Dict of variables @returns {string} the kernel's rendered template */
+export const filledIn = (kernel, values) => render(kernel.template, { kernel, ...Object.fromEntries(values) });
 
 /** @param {string} name @param {Scope} given @returns {string} */
-export const render = (name, given) => found(name)(Object.assign(Object.create(null), given));
+export function render(name, given) {
+  rendered = { name: given.kernel ?? name, left: MAX_STEPS };
+  return found(name)(Object.assign(Object.create(null), given));
+}
 
 /** @param {Scope} scope @returns {Scope} a new scope within it */
 export const inner = (scope) => Object.create(scope);
@@ -66,14 +58,12 @@ export function get(scope, name) {
   return value;
 }
 
-/** @param {Any} x @param {string} name @returns {Any} its attribute, or else its element; undefined if it has neither */
-const sought = (x, name) => (x instanceof $.Dict ? x.get(name) : x?.[name]);
-
-/** @param {Any} x @param {string} name @returns {Any} its attribute, or else its element */
-export function member(x, name) {
-  const value = sought(x, name);
-  if (value === undefined) throw new $.AttributeError(`${$.repr(x)} has no attribute '${name}'`);
-  return value;
+/** @param {Any} x @param {string} name @param {Any} [other] as Jinja's filter `default` has it @returns {Any} its attribute, or else its element */
+export function member(x, name, other) {
+  const value = x instanceof $.Dict ? x.get(name) : x?.[name];
+  const known = value === undefined ? other : value;
+  if (known === undefined) throw new $.AttributeError(`${$.repr(x)} has no attribute '${name}'`);
+  return known;
 }
 
 /** @param {Any} x @param {Any} key @returns {Any} its element, or else its attribute */
@@ -82,7 +72,7 @@ export const item = (x, key) => (x instanceof $.PyObject && typeof key === "stri
 /** Call a method, or a macro of an imported template. @param {Any} x @param {string} name @param {Any[]} args @param {Scope} [named] */
 export function invoke(x, name, args, named = {}) {
   const f = member(x, name); // which tells what is undefined
-  return x.__host__ ? $.call(f, args, named) : $.invoke(x, name, args, named);
+  return f.apply(x, $.placed(f, args, named));
 }
 
 /** Define a macro. @param {Scope} scope in which it is defined @param {string} names of its parameters, separated by spaces @param {Record<string, (scope: Scope) => Any>} defaults @param {Template} body */
@@ -91,9 +81,8 @@ export function macro(scope, names, defaults, body) {
   const f = (/** @type {Any[]} */ ...given) => {
     if (given.length > order.length) throw new $.TypeError_(`a macro takes ${order.length - 1} values`);
     const own = inner(scope);
-    order.forEach((name, i) => (own[name] = given[i])); // undefined hides a variable of an enclosing scope
-    for (const name of order) if (own[name] === undefined && defaults[name]) own[name] = defaults[name](own);
-    return body(own);
+    for (const [i, name] of order.entries()) own[name] = given[i] === undefined ? defaults[name]?.(own) : given[i];
+    return body(own); // in which undefined hides a variable of an enclosing scope
   };
   return $.signed(f, order.join(" "));
 }
@@ -104,7 +93,9 @@ export function macro(scope, names, defaults, body) {
  * @param {Any} x @param {(x: Any) => boolean} [test]
  */
 export function* loop(x, test = () => true) {
-  const passing = $.filter(test, x);
+  const passing = (function* () {
+    for (const each of $.iter(x)) if (test(each)) yield each;
+  })();
   /** @type {IteratorResult<Any> | undefined} */
   let next;
   const peek = () => (next ??= passing.next());
@@ -124,10 +115,4 @@ export function module(name, scope) {
   const own = Object.create(scope);
   found(name)(own);
   return Object.assign(Object.create(null), own, { __host__: true }); // whose functions are called as methods
-}
-
-/** Jinja's filter `default`. @param {Any} x a scope, or what has an attribute or element @param {string} name @param {Any} other */
-export function otherwise(x, name, other) {
-  const value = sought(x, name);
-  return value === undefined ? other : value;
 }

@@ -166,10 +166,10 @@ def text() -> Any:
         f"{number:,} {2.5:.1f} {1234.56:,.1f} {0.00012:.1e} {2e300:.1e} {12.346:.3g} {0.5:g} {name!r} {'x'!r}",
         "-" * 3 + "abc"[1:][-1],
         [line.strip() for line in lines],
-        "}})".lstrip("})"),
+        re.sub(r"^[})]+", "", "}})x}"),
         ["a", "b", "c"],
         "prefix-x".removeprefix("prefix-"),
-        WORD.sub(r"\2\1$", "ab\ncd"),
+        re.sub(WORD, r"\2\1$", "ab\ncd"),
         "a1".upper().lower().startswith(("a", "b")),
         "x,y".replace(",", "$&"),
         f"$.add {name} $.add" + "$.mul",  # not a name of the runtime
@@ -183,7 +183,7 @@ def loops() -> Any:
         if not rest:
             continue
         found.append((i, a, sum(rest)))
-    first, *between, last = [*found, (0, 0, 0)]
+    first, *between = found
     total = 0
     while total < 10:
         total += 3
@@ -192,7 +192,6 @@ def loops() -> Any:
         found,
         first,
         between,
-        last,
         total,
         nested,
         {k: v for v, k in enumerate("ab")},

@@ -71,10 +71,6 @@ export function zipped(strict, columns) {
   return Array.from({ length }, (_, i) => lists.map((each) => each[i]));
 }
 
-/** @param {any} f @param {any} x */
-export const filter = function* (f, x) {
-  for (const each of iter(x)) if (truth(f === null ? each : f(each))) yield each;
-};
 /** @param {any} x @param {any} container @returns {boolean} */
 export function contains(x, container) {
   if (typeof container === "string") return container.includes(x);
@@ -84,15 +80,10 @@ export function contains(x, container) {
 }
 /** @param {boolean} greatest @param {any[]} values @param {any} [key] @param {any} [other] */
 export function best(greatest, values, key, other) {
-  if (values.length === 0) {
-    if (other === undefined) throw new ValueError("max() and min() need at least one value");
-    return other;
-  }
-  const keyed = values.map((x) => (key ? key(x) : x));
-  let at = 0;
-  for (let i = 1; i < keyed.length; i++)
-    if (greatest ? compare(keyed[i], keyed[at]) > 0 : compare(keyed[i], keyed[at]) < 0) at = i;
-  return values[at];
+  if (!values.length && other === undefined) throw new ValueError("max() and min() need at least one value");
+  const [keys, sign] = [key ? values.map((x) => key(x)) : values, greatest ? 1 : -1];
+  const at = keys.reduce((found, x, i) => (sign * compare(x, keys[found]) > 0 ? i : found), 0);
+  return values.length ? values[at] : other;
 }
 
 /** @param {any} x @param {((x: any) => any) | null} [key] @param {boolean} [reverse] */
@@ -123,22 +114,12 @@ export function setItem(x, key, value) {
   else x[key < 0 ? x.length + key : key] = value;
 }
 
-/** @param {any} x @param {number | null} start @param {number | null} stop */
-export const slice = (x, start, stop) => x.slice(start ?? 0, stop ?? undefined);
-
-/**
- * Unpack a value for an assignment to several targets.
- * @param {any} x @param {number} count the number of targets @param {number} [star] the index of the starred target, if there is one
- * @returns {any[]}
- */
-export function unpacked(x, count, star) {
+/** @param {any} x @param {number} count of the targets that it is assigned to @param {boolean} [starred] whether the last of them takes all others @returns {any[]} */
+export function unpacked(x, count, starred = false) {
   const values = Array.isArray(x) ? x : list(x);
-  if (star === undefined ? values.length !== count : values.length < count - 1) {
+  if (starred ? values.length < count - 1 : values.length !== count)
     throw new ValueError(`${values.length} values to unpack, ${count} expected`);
-  }
-  if (star === undefined) return values;
-  const rest = values.length - count + 1;
-  return [...values.slice(0, star), values.slice(star, star + rest), ...values.slice(star + rest)];
+  return values;
 }
 
 /** Check the left operand of `x += y`, which is translated to `x = x + y`: lists and dicts would change in place. @param {any} x */

@@ -1,11 +1,10 @@
 /** The methods of Python's builtin types. */
 
-import { item, iter, list } from "./iteration.js";
-import { re } from "./modules.js";
+import { iter, list } from "./iteration.js";
 import { AttributeError, isObject } from "./objects.js";
-import { Dict, PySet, eq } from "./values.js";
+import { eq } from "./values.js";
 
-/** The methods of strings, lists, dicts, sets and numbers, by name. @type {Record<string, (x: any, ...args: any[]) => any>} */
+/** The methods of strings, lists, dicts, sets and numbers, by name; `pop` is a list's. @type {Record<string, (x: any, ...args: any[]) => any>} */
 const METHODS = {
   add: (x, value) => void x.add(value),
   append: (x, value) => void x.push(value),
@@ -21,8 +20,7 @@ const METHODS = {
   join: (x, values) => list(values).join(x),
   keys: (x) => [...x.keys()],
   lower: (x) => x.toLowerCase(),
-  lstrip: (x, characters = " \t\n\r") => x.slice(leading(x, characters)),
-  pop: (x, key) => (x instanceof Dict ? popped(x, key) : x.splice(key ?? -1, 1)[0]),
+  pop: (x, index = -1) => x.splice(index, 1)[0],
   removeprefix: (x, start) => (x.startsWith(start) ? x.slice(start.length) : x),
   replace: (x, from, to) => x.replaceAll(from, () => to),
   rstrip: (x) => x.trimEnd(),
@@ -31,32 +29,13 @@ const METHODS = {
   splitlines: (x) => (x === "" ? [] : x.replace(/\n$/, "").split("\n")),
   startswith: (x, start) => (Array.isArray(start) ? start.some((each) => x.startsWith(each)) : x.startsWith(start)),
   strip: (x) => x.trim(),
-  sub: (x, by, text) => re.sub(x, by, text),
-  union: (x, ...others) => new PySet([...x, ...others.flatMap((other) => list(other))]),
   update: (x, other) => void [...other].forEach(([key, value]) => x.set(key, value)),
   upper: (x) => x.toUpperCase(),
   values: (x) => [...x.values()],
 };
-
-/** @param {string} x @param {string} characters @returns {number} how many of its first characters are among them */
-function leading(x, characters) {
-  let count = 0;
-  while (count < x.length && characters.includes(x[count])) count++;
-  return count;
-}
-
-/** @param {Dict} x @param {any} key */
-function popped(x, key) {
-  const value = item(x, key);
-  x.delete(key);
-  return value;
-}
 
 /** Call a method of a builtin type, or of an object that defines it. @param {string} name @param {any} x @param {...any} args */
 export function method(name, x, ...args) {
   if (x === null || x === undefined) throw new AttributeError(`${x} has no ${name}()`);
   return isObject(x) || x.__host__ ? x[name](...args) : METHODS[name](x, ...args);
 }
-
-/** @param {string} name @returns {(x: any, ...args: any[]) => any} such as `str.strip` */
-export const unbound = (name) => method.bind(null, name);

@@ -84,8 +84,9 @@ def expression_for(
 ) -> Expression:
     """Return an expression of arrays of these dtypes, that of the result last, for `expression_at()`."""
     nowhere = (0, 0, 0, 0)
-    *xs, y = [Placed(dtype, nowhere) for dtype in dtypes]
-    return Expression(text, wgsl, kind, nowhere, tuple(xs), y, numbers=numbers, number_kind=number_kind)
+    placed = [Placed(dtype, nowhere) for dtype in dtypes]
+    xs, y = tuple(placed[:-1]), placed[-1]
+    return Expression(text, wgsl, kind, nowhere, xs, y, numbers=numbers, number_kind=number_kind)
 
 
 def copy_of(x: DType, y: DType) -> Expression:

@@ -42,4 +42,4 @@ class Finish:
             self.activation,
             self.out_dtype and f"to-{self.out_dtype}",
         )
-        return "+".join(filter(None, parts))
+        return "+".join(part for part in parts if part)

@@ -337,4 +337,5 @@ def _beyond_limits(kernel: Kernel[P], problem: P, device: Capabilities) -> str |
     if device.loop_limit and kernel.iterations(problem) > device.loop_limit:
         return f"needs {kernel.iterations(problem):,} loop iterations, {device.name} stops at {device.loop_limit:,}"
     others = (*kernel.before, *kernel.after)
-    return next(filter(None, (_beyond_limits(other, problem, device) for other in others)), None)
+    reasons = (_beyond_limits(other, problem, device) for other in others)
+    return next((reason for reason in reasons if reason), None)

@@ -179,7 +179,8 @@ def valid_for(conditions: Iterable[Condition]) -> dict[str, dict[str, Any]]:
         where = {"where": f"{each.where} > 1"} if each.where else {}
         known = found.setdefault(each.size, {**where})
         if known.get("where") != where.get("where"):
-            known.pop("where", None)
+            known = {key: value for key, value in known.items() if key != "where"}
+            found[each.size] = known
         if each.multiple_of > 1:
             known["multiple_of"] = _common(known.get("multiple_of", 1), each.multiple_of)
         if each.at_least > known.get("at_least", 0):

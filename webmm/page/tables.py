@@ -110,7 +110,7 @@ def bars(records: Sequence[Record], steps: Sequence[Step], state: str) -> list[B
 
 def _bar(records: Sequence[Record], follows: str, best: Record | None) -> Bar:
     """Return the bar of the last of some records."""
-    *earlier, record = records
+    earlier, record = records[:-1], records[-1]
     if record.status != "ok" or not record.gflops or not best or not best.gflops:
         return Bar(record.status, 0, record.status, record.reason or "")
     before = [each for each in earlier[1:] if each.kernel == follows]

@@ -178,7 +178,7 @@ class Problem(ABC):
     @property
     def features(self) -> frozenset[str]:
         """The WebGPU features that the element types require."""
-        return frozenset().union(*(extent.dtype.features for extent in self.buffers()))
+        return frozenset(feature for extent in self.buffers() for feature in extent.dtype.features)
 
 
 def check_floats(what: str, *dtypes: DType) -> None:

@@ -148,10 +148,10 @@ def tidy(text: str) -> str:
     """Return WGSL text indented by braces and parentheses, without the blank lines that template tags leave."""
     lines: list[str] = []
     depth = 0
-    for line in map(str.strip, text.splitlines()):
+    for line in [each.strip() for each in text.splitlines()]:
         code = line.split("//")[0].strip()
         opened, closed = code.count("{") + code.count("("), code.count("}") + code.count(")")
-        leading = len(code) - len(code.lstrip("})"))
+        leading = len(code) - len(re.sub(r"^[})]+", "", code))
         previous = lines[-1] if lines else ""
         if line or not (previous == "" or previous.endswith("{")):
             lines.append("    " * (depth - leading) + line if line else "")
@@ -240,7 +240,7 @@ def _render(
     needed = stored | ({SUBGROUPS[dialect]} if kernel.subgroup else set())
     needed |= {MATRIX_UNITS[dialect]} if kernel.matrix_shape else set()
     needed |= {SIZE_CONTROL} if pinned else set()
-    size = len(DEBUG_LINE.sub("", text))
+    size = len(re.sub(DEBUG_LINE, "", text))
     if size > MAX_TEXT:
         why = f"its text has {size:,} characters, and drivers take minutes for more than {MAX_TEXT:,}"
         raise ConfigError(f"{kernel}: {why}; choose smaller tunables, or a shorter epilogue or expression")
@@ -249,8 +249,8 @@ def _render(
 
 def finished(text: str, tags: tuple[str, ...] | None) -> str:
     """Return a template's text without the marks of regions, and without debug lines unless these record `tags`."""
-    text = REGION_LINE.sub("", text)
-    return DEBUG_LINE.sub("", text) if tags is None else text
+    text = re.sub(REGION_LINE, "", text)
+    return re.sub(DEBUG_LINE, "", text) if tags is None else text
 
 
 def template_of(kernel: Kernel[Any]) -> str:

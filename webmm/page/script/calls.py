@@ -183,8 +183,8 @@ class Calls(Expressions):
 
         return f"new $.Dict({self._rows(node.generators, entry, scope)})"
 
-    def _target(self, node: ast.expr, scope: Scope, unpacked: bool = False) -> str:
-        """Return the target of a loop or an assignment; with `unpacked`, a starred name binds one value, an array."""
+    def _target(self, node: ast.expr, scope: Scope) -> str:
+        """Return the target of a loop or an assignment."""
         if isinstance(node, ast.Name):
             return local(node.id)
         if not isinstance(node, ast.Tuple | ast.List):
@@ -193,10 +193,10 @@ class Calls(Expressions):
         for each in node.elts:
             star = isinstance(each, ast.Starred)
             inner = each.value if isinstance(each, ast.Starred) else each
-            if star and not unpacked and each is not node.elts[-1]:
+            if star and each is not node.elts[-1]:
                 raise ScriptError(scope.module, node, "a starred target must be the last one")
             ignored = isinstance(inner, ast.Name) and inner.id == "_"
-            places.append("" if ignored else f"{'...' if star and not unpacked else ''}{self._target(inner, scope)}")
+            places.append("" if ignored else f"{'...' if star else ''}{self._target(inner, scope)}")
         return f"[{', '.join(places)}]"
 
 

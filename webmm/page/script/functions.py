@@ -123,7 +123,7 @@ class Functions(Calls):
         elif isinstance(target, ast.Name):
             yield f"{local(target.id)} = {text};"
         else:
-            yield f"{self._target(target, scope, True)} = {_unpacked(text, target)};"
+            yield f"{self._target(target, scope)} = {_unpacked(text, target, node.value)};"
 
     def _on_annassign(self, node: ast.AnnAssign, scope: Scope) -> Iterator[str]:
         if node.value is not None:
@@ -285,11 +285,14 @@ def decorator(node: ast.expr) -> str:
     return ast.unparse(node.func if isinstance(node, ast.Call) else node).split(".")[-1]
 
 
-def _unpacked(text: str, target: ast.expr) -> str:
-    """Return the values that are assigned to the elements of a target; those of a starred name are one array."""
+def _unpacked(text: str, target: ast.expr, value: ast.expr) -> str:
+    """Return the values that are assigned to the elements of a target, of which the last may be starred."""
     elements = target.elts if isinstance(target, ast.Tuple | ast.List) else []
-    star = next((i for i, each in enumerate(elements) if isinstance(each, ast.Starred)), None)
-    return f"$.unpacked({text}, {len(elements)}{'' if star is None else f', {star}'})"
+    starred = any(isinstance(each, ast.Starred) for each in elements)
+    given = value.elts if isinstance(value, ast.Tuple) else []
+    if len(given) == len(elements) and not any(isinstance(each, ast.Starred) for each in (*given, *elements)):
+        return text
+    return f"$.unpacked({text}, {len(elements)}{', true' if starred else ''})"
 
 
 def _indented(lines: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ def refer(module: str, id: str) -> Name | str:
         return resolve(module, id)
     found = resolve(module, owner)
     if isinstance(found, str):
-        return f'$.unbound("{member}")' if member in runtime.METHODS else ""
+        return ""
     value = found.value
     if not isinstance(value, ModuleType):
         return ""

@@ -19,7 +19,7 @@ from typing import Any
 import numpy
 
 BUILTINS = {
-    *("abs", "all", "any", "bool", "bytearray", "bytes", "dict", "divmod", "enumerate", "filter", "float"),
+    *("abs", "all", "any", "bool", "bytearray", "bytes", "dict", "divmod", "enumerate", "float"),
     *("frozenset", "getattr", "hasattr", "int", "isinstance", "issubclass", "len", "list", "map", "max", "min", "next"),
     *("range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "vars", "zip"),
     *("AssertionError", "AttributeError", "KeyError", "OverflowError", "ValueError"),
@@ -40,20 +40,8 @@ MODULES: dict[ModuleType, tuple[str, ...]] = {
 # Methods of strings, lists, dicts and sets.
 METHODS = {
     *("add", "append", "bit_length", "count", "endswith", "extend", "get", "index", "isdecimal", "items"),
-    *(
-        "join",
-        "keys",
-        "lower",
-        "lstrip",
-        "pop",
-        "removeprefix",
-        "replace",
-        "rstrip",
-        "setdefault",
-        "split",
-        "splitlines",
-    ),
-    *("startswith", "strip", "sub", "union", "update", "upper", "values"),
+    *("join", "keys", "lower", "pop", "removeprefix", "replace", "rstrip", "setdefault", "split", "splitlines"),
+    *("startswith", "strip", "update", "upper", "values"),
 }
 
 ATTRIBUTES = {"__name__", "default", "fromkeys", "metadata"}  # of classes, fields and dict

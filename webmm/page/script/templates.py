@@ -20,6 +20,7 @@ from webmm.dtypes import DTYPES
 from webmm.errors import ConfigError
 from webmm.kernels import REGISTERED
 from webmm.page.script import runtime
+from webmm.page.script.expressions import sliced
 from webmm.problems.reduce import OPERATIONS
 from webmm.wgsl.compilers import shown
 from webmm.wgsl.epilogues import ACTIVATIONS
@@ -32,11 +33,11 @@ OPERATORS: dict[type[nodes.Node], str] = {
 COMPARISONS = {"eq": "$.eq", "ne": "!$.eq", "lt": "$.lt", "lteq": "$.le", "gt": "$.gt", "gteq": "$.ge"}
 # The possible values in computed template names.
 COMPUTED = {*ACTIVATIONS, *OPERATIONS, *(dtype.wgsl for dtype in DTYPES.values())}
-IMPORTED = "add, get as g, include, inner, invoke, item, loop as each, macro, member as m, module, otherwise, range"
+IMPORTED = "add, get as g, include, inner, invoke, item, loop as each, macro, member as m, module, range"
 FILTERS = {  # of `x` with their arguments; `sought` is an object and the name that is sought in it
     **{"length": "$.len({x})", "list": "$.list({x})", "reverse": "$.reversed({x})", "max": "$.max({x})"},
     **{"upper": "$.str({x}).toUpperCase()", "join": "$.list({x}).map($.str).join({given})"},
-    **{"default": "otherwise({sought}, {given})", "rejectattr": "$.list({x}).filter((x) => !$.truth(m(x, {given})))"},
+    **{"default": "m({sought}, {given})", "rejectattr": "$.list({x}).filter((x) => !$.truth(m(x, {given})))"},
 }
 GLOBALS = {"dict": "$.dict", "namespace": "$.dict", "range": "range"}  # functions of all templates
 
@@ -176,7 +177,7 @@ class _Expressions:
             if node.arg.step is not None:
                 raise self._error(node, "a slice with a step is not translated")
             ends = (node.arg.start, node.arg.stop)
-            return f"$.slice({self._x(node.node)}, {', '.join('null' if e is None else self._x(e) for e in ends)})"
+            return f"{self._x(node.node)}{sliced(*(None if end is None else self._x(end) for end in ends))}"
         return f"item({self._x(node.node)}, {self._x(node.arg)})"
 
     def _call(self, node: nodes.Call, caller: str = "") -> str:
