@@ -62,10 +62,16 @@ export function getattr(x, name, other) {
  * @typedef {{name: string, default: any, metadata: Dict, keyword: boolean, init: boolean, hint?: any, factory?: () => any, place: number}} Field
  */
 
+/** @param {string} name @param {any} [value] its default @param {Record<string, any>} [metadata] @param {Partial<Field>} [more] @returns {Field} */
+export function field(name, value, metadata = {}, more = {}) {
+  const described = new Dict(Object.entries(metadata));
+  return { name, default: value, metadata: described, keyword: false, init: true, place: 0, ...more };
+}
+
 /**
  * Finish a translated class: its inherited members in Python's method resolution order, its attributes and its fields.
  * @param {any} cls @param {string} name @param {any[]} bases those of that order up to one whose own bases are the rest
- * @param {{attributes?: Record<string, any>, fields?: [string, any?, Record<string, any>?, Partial<Field>?][], order?: boolean, identity?: boolean}} more
+ * @param {{attributes?: Record<string, any>, fields?: Parameters<typeof field>[], order?: boolean, identity?: boolean}} more
  */
 export function define(cls, name, bases, { attributes = {}, fields = [], order = false, identity = false } = {}) {
   const { constructor: _, ...methods } = Object.getOwnPropertyDescriptors(cls.prototype);
@@ -82,10 +88,7 @@ export function define(cls, name, bases, { attributes = {}, fields = [], order =
   }
   Object.defineProperties(cls.prototype, own.methods);
   Object.defineProperties(cls, own.statics);
-  for (const [key, value, metadata = {}, more] of fields) {
-    const described = new Dict(Object.entries(metadata));
-    every.set(key, { name: key, default: value, metadata: described, keyword: false, init: true, place: 0, ...more });
-  }
+  for (const row of fields) every.set(row[0], field(...row));
   const parameters = [...every.values()].filter((field) => field.init);
   parameters.sort((a, b) => Number(a.keyword) - Number(b.keyword));
   return Object.assign(cls, {

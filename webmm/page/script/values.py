@@ -75,7 +75,7 @@ def _made(x: Any, use: UseOfName, where: str) -> str:
         return f"{{ {', '.join(f'{name}: {use(Name(x.__name__, name))}' for name in members)} }}"
     if isinstance(x, dataclasses.Field):
         hint = json.dumps(typing.get_args(x.type)) if typing.get_args(x.type) else None
-        return field(x, hint, use, where)
+        return f"$.field(...{field(x, hint, use, where)})"
     if dataclasses.is_dataclass(x) and (made := home_of(type(x))):
         given = [f for f in _in_order(x) if f.init]
         while given and _is_default(x, given[-1]):
@@ -104,7 +104,7 @@ def _is_default(x: Any, f: dataclasses.Field[Any]) -> bool:
 
 
 def field(f: dataclasses.Field[Any], hint: str | None, use: UseOfName, where: str) -> str:
-    """Return a field of a dataclass with its default and other declared properties."""
+    """Return the arguments of `$.field()`: a field's name, default, metadata and other declared properties."""
     metadata = ", ".join(f"{key}: {value(x, use, where)}" for key, x in f.metadata.items())
     more = {
         "keyword": "true" if f.kw_only else None,
