@@ -1,7 +1,7 @@
 /** Python's iteration, indexing and slicing. */
 
 import { KeyError, StopIteration, TypeError_, ValueError, isObject, repr } from "./objects.js";
-import { Dict, PySet, add, compare, eq, truth } from "./values.js";
+import { Dict, HashTable, PySet, add, compare, eq, truth } from "./values.js";
 
 /** @param {any} x @returns {Iterable<any>} the values of a for loop over it; a dict's keys */
 export function iter(x) {
@@ -26,7 +26,7 @@ dict.fromkeys = (keys, value = null) => new Dict(list(keys).map((key) => [key, v
 /** @param {any} x @returns {number} */
 export function len(x) {
   if (typeof x === "string" || Array.isArray(x) || x instanceof Uint8Array) return x.length;
-  if (x instanceof Dict || x instanceof PySet) return x.size;
+  if (x instanceof HashTable) return x.size;
   throw new TypeError_(`${repr(x)} has no length`);
 }
 
@@ -74,7 +74,7 @@ export function zipped(strict, columns) {
 /** @param {any} x @param {any} container @returns {boolean} */
 export function contains(x, container) {
   if (typeof container === "string") return container.includes(x);
-  if (container instanceof Dict || container instanceof PySet) return container.has(x);
+  if (container instanceof HashTable) return container.has(x);
   for (const each of iter(container)) if (eq(each, x)) return true;
   return false;
 }

@@ -4,19 +4,9 @@ import { TypeError_, ValueError, isObject, repr } from "./objects.js";
 
 // Values: equality, order, hashing
 
-/** @type {WeakMap<object, string>} the texts of dataclasses */
-const texts = new WeakMap();
-/** @type {WeakMap<object, number>} */
-const numbers = new WeakMap();
-let objectCount = 0;
-
-/** @param {object} x @returns {number} a number that identifies the object */
-function numberOf(x) {
-  const known = numbers.get(x);
-  if (known) return known;
-  numbers.set(x, ++objectCount);
-  return objectCount;
-}
+/** @type {WeakMap<object, string>} the hashes of objects */
+const hashes = new WeakMap();
+let identities = 0;
 
 /** A stand-in for Python's hash. @param {any} x @returns {string} a text that only equal values have */
 function hashed(x) {
@@ -26,12 +16,12 @@ function hashed(x) {
   if (x === null || (typeof x !== "object" && typeof x !== "function")) return String(x);
   if (Array.isArray(x)) return `(${x.map(hashed).join(",")})`;
   if (x instanceof PySet) return `{${[...x].map(hashed).sort().join(",")}}`;
-  if (!isObject(x) || x.constructor.__identity__) return `#${numberOf(x)}`;
-  const known = texts.get(x);
+  const known = hashes.get(x);
   if (known) return known;
-  const text = `${numberOf(x.constructor)}(${Object.values(x).map(hashed).join(",")})`;
-  texts.set(x, text);
-  return text;
+  const byValue = isObject(x) && !x.constructor.__identity__;
+  const made = byValue ? `${hashed(x.constructor)}${hashed(Object.values(x))}` : `#${++identities}`;
+  hashes.set(x, made);
+  return made;
 }
 
 /** @param {any} key @returns {any} a primitive or a function that only equal keys have */
@@ -41,8 +31,8 @@ function hashKey(key) {
   return typeof key === "boolean" ? Number(key) : key;
 }
 
-/** A dict: a Map whose keys compare by value. */
-export class Dict extends Map {
+/** A Map whose keys compare by value. */
+export class HashTable extends Map {
   /** @type {Map<any, any>} the stored keys, by `hashKey()` */
   #keys = new Map();
 
@@ -81,27 +71,23 @@ export class Dict extends Map {
   }
 }
 
-/** A set or frozenset: elements compare by value. */
-export class PySet extends Set {
-  /** @type {Set<any>} */
-  #hashes = new Set();
+export class Dict extends HashTable {}
 
+/** A set or frozenset: a table of its elements by themselves. */
+export class PySet extends HashTable {
   /** @param {Iterable<any>} [elements] */
   constructor(elements = []) {
     super();
     for (const element of elements) this.add(element);
   }
 
-  /** @param {any} element */
-  has(element) {
-    return this.#hashes.has(hashKey(element));
+  [Symbol.iterator]() {
+    return this.keys();
   }
 
   /** @param {any} element */
   add(element) {
-    if (this.has(element)) return this;
-    this.#hashes.add(hashKey(element));
-    return super.add(element);
+    return this.has(element) ? this : this.set(element, element);
   }
 }
 
@@ -110,14 +96,11 @@ export function eq(a, b) {
   if (typeof a === "boolean") a = Number(a);
   if (typeof b === "boolean") b = Number(b);
   if (a === b) return true;
-  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
-  if (Array.isArray(a)) return Array.isArray(b) && a.length === b.length && a.every((x, i) => eq(x, b[i]));
-  if (a instanceof PySet) return b instanceof PySet && a.size === b.size && [...a].every((x) => b.has(x));
-  if (a instanceof Dict)
-    return b instanceof Dict && a.size === b.size && [...a].every(([key, x]) => b.has(key) && eq(x, b.get(key)));
-  if (a instanceof Uint8Array) return b instanceof Uint8Array && a.length === b.length && a.every((x, i) => x === b[i]);
-  if (!isObject(a) || a.constructor !== b.constructor || a.constructor.__identity__) return false;
-  return Object.keys(a).every((name) => eq(a[name], b[name]));
+  if (typeof a !== "object" || a === null || a.constructor !== b?.constructor) return false;
+  if (Array.isArray(a) || a instanceof Uint8Array) return a.length === b.length && a.every((x, i) => eq(x, b[i]));
+  if (a instanceof HashTable)
+    return a.size === b.size && [...a.keys()].every((key) => b.has(key) && eq(a.get(key), b.get(key)));
+  return isObject(a) && !a.constructor.__identity__ && Object.keys(a).every((name) => eq(a[name], b[name]));
 }
 
 /** @param {any} a @param {any} b @returns {number} below, at or above 0; throws TypeError_ for values without an order */
@@ -152,7 +135,7 @@ export function truth(x) {
   if (typeof x === "number") return x !== 0; // NaN is true
   if (typeof x !== "object" || x === null) return Boolean(x);
   if (Array.isArray(x) || x instanceof Uint8Array) return x.length > 0;
-  if (x instanceof Dict || x instanceof PySet) return x.size > 0;
+  if (x instanceof HashTable) return x.size > 0;
   return true;
 }
 
