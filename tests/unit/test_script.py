@@ -155,6 +155,7 @@ def translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> 
         ("for a, *b, c in x: pass", "a starred target must be the last one"),
         ("del x[0]", "the target of del must be a variable"),
         ("return [*x, *(yield)]", "Yield is not translated"),
+        ("return isinstance(f(x), int)", "isinstance() is asked of variables only"),
         ("return g(z=1)\n\ndef g(y): return y", "g() has no parameter z"),
     ],
 )

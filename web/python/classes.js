@@ -1,8 +1,7 @@
 /** Python's types, dataclasses, and calls with keyword arguments. */
 
 import * as errors from "../errors.js";
-import { dict, list } from "./iteration.js";
-import { AttributeError, PyObject, TypeError_, ValueError, repr, str } from "./objects.js";
+import { AttributeError, PyObject, TypeError_, ValueError, repr } from "./objects.js";
 import { Dict, floordiv, mod, truth } from "./values.js";
 
 // Types
@@ -32,21 +31,6 @@ export const { int, float, bool, abs, divmod, bytearray, bytes, type, issubclass
   vars: (x) => new Dict(Object.entries(x)),
 };
 
-/** @param {any} x @param {any} types @returns {boolean} */
-export function isinstance(x, types) {
-  if (Array.isArray(types)) return types.some((each) => isinstance(x, each));
-  if (types === int) return Number.isInteger(x) || typeof x === "boolean";
-  if (types === float) return typeof x === "number";
-  if (types === bool) return typeof x === "boolean";
-  if (types === str) return typeof x === "string";
-  if (types === list) return Array.isArray(x);
-  if (types === dict) return x instanceof Dict;
-  if (types === type) return isClass(x);
-  return x instanceof types;
-}
-
-/** @param {any} x */
-const isClass = (x) => typeof x === "function" && "__mro__" in x;
 /** @param {any} x @param {string} name @param {any} [other] */
 export function getattr(x, name, other) {
   if (x !== null && x !== undefined && (typeof x === "object" || typeof x === "function") && name in x) return x[name];
@@ -56,17 +40,13 @@ export function getattr(x, name, other) {
 
 // Classes
 
-/**
- * A field of a dataclass. Its default is undefined if it is required; `hint` is what its annotation says besides the type;
- * `place` is that among the constructor's arguments.
- * @typedef {{name: string, default: any, metadata: Dict, keyword: boolean, init: boolean, hint?: any, factory?: () => any, place: number}} Field
- */
-
-/** @param {string} name @param {any} [value] its default @param {Record<string, any>} [metadata] @param {Partial<Field>} [more] @returns {Field} */
+/** A field of a dataclass. @param {string} name @param {any} [value] its default, undefined if it is required @param {Record<string, any>} [metadata] @param {{keyword?: boolean, init?: boolean, hint?: any, factory?: () => any}} [more] `hint` is what its annotation says besides the type */
 export function field(name, value, metadata = {}, more = {}) {
   const described = new Dict(Object.entries(metadata));
-  return { name, default: value, metadata: described, keyword: false, init: true, place: 0, ...more };
+  const place = 0; // among the constructor's arguments, which a class numbers
+  return { name, default: value, metadata: described, keyword: false, init: true, place, ...more };
 }
+/** @typedef {ReturnType<typeof field>} Field */
 
 /**
  * Finish a translated class: its inherited members in Python's method resolution order, its attributes and its fields.
@@ -111,11 +91,7 @@ export function parent(cls, self, name) {
 }
 
 /** A cached property. @param {any} self @param {string} name @param {() => any} compute */
-export function cached(self, name, compute) {
-  const value = compute();
-  Object.defineProperty(self, name, { value });
-  return value;
-}
+export const cached = (self, name, compute) => Object.defineProperty(self, name, { value: compute() })[name];
 
 // Calls
 
@@ -142,7 +118,7 @@ export function placed(f, args, kwargs) {
 /** Call f(*args, **kwargs). @param {any} f a function or a class @param {any[]} [args] @param {Dict | Record<string, any>} [kwargs] */
 export function call(f, args = [], kwargs = {}) {
   const all = placed(f, args, kwargs);
-  return isClass(f) ? new f(...all) : f(...all);
+  return "__mro__" in f ? new f(...all) : f(...all);
 }
 export const make = call;
 
@@ -170,10 +146,10 @@ export const hostClass = (name) => ({ [Symbol.hasInstance]: host(name) });
 /** Provide JavaScript's version of a function that cannot be translated. @param {string} name @param {(...args: any[]) => any} f */
 export const provide = (name, f) => void provided.set(name, f);
 
-/** @template {(...args: any[]) => any} F @param {F} f @returns {F} as Python's functools.cache: results are cached by the values of the arguments */
+/** @param {(...args: any[]) => any} f @returns {(...args: any[]) => any} as Python's functools.cache: results are cached by the values of the arguments */
 export function remembered(f) {
   const known = new Dict();
-  const remembering = (/** @type {any[]} */ ...args) => {
+  return (...args) => {
     const key = args.length === 1 ? args[0] : args;
     if (!known.has(key)) {
       if (known.size >= 4096) known.clear();
@@ -181,5 +157,4 @@ export function remembered(f) {
     }
     return known.get(key);
   };
-  return /** @type {F} */ (remembering);
 }

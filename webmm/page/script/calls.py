@@ -65,6 +65,8 @@ class Calls(Expressions):
         found = scope.refer(function.id, function)
         if isinstance(found, Name):
             return self._called_definition(found, node, scope)
+        if function.id == "isinstance":
+            return self._isinstance(node, scope)
         if function.id in KEYED and node.keywords:
             return self._called_with_key(function.id, node, scope)
         if function.id == "zip":

@@ -223,6 +223,16 @@ class Expressions:
     def _namedexpr(self, node: ast.NamedExpr, scope: Scope) -> str:
         return f"({local(node.target.id)} = {self.write(node.value, scope)})"
 
+    def _isinstance(self, node: ast.Call, scope: Scope) -> str:
+        """Return the question whether a variable is an instance of a class, or of one of several."""
+        x, classes = node.args
+        if not isinstance(x, ast.Name | ast.Attribute | ast.Constant):
+            raise ScriptError(scope.module, node, "isinstance() is asked of variables only")
+        given, asked = self.write(x, scope), classes.elts if isinstance(classes, ast.Tuple) else [classes]
+        known = {f"$.{name}": text for name, text in runtime.INSTANCES.items()}
+        kinds = [self.write(each, scope) for each in asked]
+        return f"({' || '.join(known.get(kind, f'{{x}} instanceof {kind}').format(x=given) for kind in kinds)})"
+
     # Elements
 
     def _subscript(self, node: ast.Subscript, scope: Scope) -> str:

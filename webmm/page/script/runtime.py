@@ -20,9 +20,14 @@ import numpy
 
 BUILTINS = {
     *("abs", "all", "any", "bool", "bytearray", "bytes", "dict", "divmod", "enumerate", "float"),
-    *("frozenset", "getattr", "hasattr", "int", "isinstance", "issubclass", "len", "list", "map", "max", "min", "next"),
+    *("frozenset", "getattr", "hasattr", "int", "issubclass", "len", "list", "map", "max", "min", "next"),
     *("range", "repr", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "type", "vars", "zip"),
     *("AssertionError", "AttributeError", "KeyError", "OverflowError", "ValueError"),
+}
+INSTANCES = {  # what `isinstance(x, …)` asks, which is written where it is called
+    **{"bool": 'typeof {x} === "boolean"', "dict": "{x} instanceof $.Dict", "float": 'typeof {x} === "number"'},
+    **{"int": 'Number.isInteger({x}) || typeof {x} === "boolean"', "list": "Array.isArray({x})"},
+    **{"str": 'typeof {x} === "string"', "tuple": "Array.isArray({x})", "type": 'typeof {x} === "function"'},
 }
 RENAMED = {"iter": "iterator", "TypeError": "TypeError_"}  # `$.iter` returns the iterable of a loop
 
@@ -60,7 +65,7 @@ def builtin(name: str) -> str | None:
     """Return the JavaScript expression for a builtin, or None if it is not in the supported subset."""
     if name in RENAMED:
         return f"$.{RENAMED[name]}"
-    return f"$.{name}" if name in BUILTINS and hasattr(builtins, name) else None
+    return f"$.{name}" if name in {*BUILTINS, "isinstance"} and hasattr(builtins, name) else None
 
 
 # The names of the runtime in a module's text
