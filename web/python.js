@@ -8,7 +8,5 @@
 
 export * from "./python/objects.js";
 export * from "./python/values.js";
-export * from "./python/iteration.js";
-export * from "./python/classes.js";
-export * from "./python/methods.js";
+export * from "./python/builtins.js";
 export * from "./python/modules.js";

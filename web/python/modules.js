@@ -1,25 +1,21 @@
 /** The parts of Python's standard library that translated code uses. */
 
-import { placed, provide } from "./classes.js";
-import { dict, list, zip } from "./iteration.js";
-import { OverflowError, PythonError, TypeError_, isObject, repr } from "./objects.js";
-import { Dict, mul } from "./values.js";
+import { dict, list, prod, zip } from "./builtins.js";
+import { OverflowError, PythonError, TypeError_, isObject, placed, provide, repr } from "./objects.js";
+import { Dict } from "./values.js";
 
 export const dataclasses = {
   MISSING: undefined,
-  /** @param {any} x @returns {import("./classes.js").Field[]} */
+  /** @param {any} x @returns {import("./objects.js").Field[]} */
   fields: (x) => x.__fields__ ?? x.constructor.__fields__,
   /** @param {any} x @returns {Dict} */
   asdict: (x) => new Dict(Object.entries(x).map(([name, value]) => [name, plain(value)])),
   /** @param {any} x @param {Dict | Record<string, any>} [changes] */
   replace(x, changes = {}) {
-    const { constructor: cls } = x;
-    const changed = placed(cls, [], changes);
-    return new cls(
-      ...cls.__parameters__.map((/** @type {string} */ name, /** @type {number} */ i) =>
-        i in changed ? changed[i] : x[name],
-      ),
-    );
+    const cls = x.constructor;
+    const given = placed(cls, [], changes);
+    for (const [i, name] of cls.__parameters__.entries()) if (!(i in given)) given[i] = x[name];
+    return new cls(...given);
   },
 };
 
@@ -33,13 +29,11 @@ function plain(x) {
 export const json = {
   /** @param {string} text @returns {any} with a Dict for each object; throws JavaScript's SyntaxError */
   loads: (text) =>
-    JSON.parse(text, (_, x) =>
-      typeof x === "object" && x !== null && !Array.isArray(x) ? new Dict(Object.entries(x)) : x,
-    ),
+    JSON.parse(text, (_, x) => (x && typeof x === "object" && !Array.isArray(x) ? new Dict(Object.entries(x)) : x)),
 };
 
 /** @type {Record<string, Record<string, (...x: any[]) => any>>} */
-export const { typing, itertools, operator } = {
+export const { typing, itertools, operator, re } = {
   typing: {
     get_args: (hint) => hint,
     get_type_hints: (cls) => new Dict(dataclasses.fields(cls).map((field) => [field.name, field.hint])),
@@ -56,26 +50,19 @@ export const { typing, itertools, operator } = {
       return x;
     },
   },
+  re: {
+    sub: (pattern, by, text) =>
+      text.replace(new RegExp(pattern, pattern.flags ?? "gu"), by.replaceAll("$", "$$$$").replace(/\\(\d)/g, "$$$1")),
+  },
 };
 
 const { ceil, exp, floor, log, log2, max, min, sqrt } = Math;
-/** @param {any} x */
-const prod = (x) => list(x).reduce(mul, 1);
 export const math = { ceil, exp, floor, inf: Infinity, isfinite: Number.isFinite, log, log2, nan: NaN, prod, sqrt };
 /** NumPy's functions, of numbers: what Python computes of arrays is computed here of one row after another. */
 export const numpy = { ceil, exp, log, maximum: max, minimum: min };
 provide("webmm.choose.model.by_row", (rows, names, formula) =>
   rows.map((/** @type {number[]} */ row) => formula(dict(zip(names, row)))),
 );
-
-export const re = {
-  /** @param {RegExp | string} pattern @param {string} by @param {string} text */
-  sub: (pattern, by, text) =>
-    text.replace(
-      typeof pattern === "string" ? new RegExp(pattern, "gu") : pattern,
-      by.replaceAll("$", "$$$$").replace(/\\(\d)/g, "$$$1"),
-    ),
-};
 
 class StructError extends PythonError {}
 

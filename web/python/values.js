@@ -135,8 +135,7 @@ export function truth(x) {
   if (typeof x === "number") return x !== 0; // NaN is true
   if (typeof x !== "object" || x === null) return Boolean(x);
   if (Array.isArray(x) || x instanceof Uint8Array) return x.length > 0;
-  if (x instanceof HashTable) return x.size > 0;
-  return true;
+  return !(x instanceof HashTable) || x.size > 0;
 }
 
 // Arithmetic

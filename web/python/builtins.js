@@ -1,7 +1,43 @@
-/** Python's iteration, indexing and slicing. */
+/** Python's builtin functions, and the methods of its builtin types. */
 
-import { KeyError, StopIteration, TypeError_, ValueError, isObject, repr } from "./objects.js";
-import { Dict, HashTable, PySet, add, compare, eq, truth } from "./values.js";
+import { AttributeError, KeyError, PythonError, TypeError_, ValueError, isObject, repr } from "./objects.js";
+import { Dict, HashTable, PySet, add, compare, eq, floordiv, mod, mul, truth } from "./values.js";
+
+// Types
+
+/** @param {number} x @returns {number} the nearest integer, halves to even */
+export function round(x) {
+  const low = Math.floor(x);
+  const rest = x - low;
+  return rest < 0.5 || (rest === 0.5 && low % 2 === 0) ? low : low + 1;
+}
+/** @type {Record<string, (...x: any[]) => any>} */
+export const { int, float, bool, abs, divmod, bytearray, bytes, type, issubclass, hasattr, vars } = {
+  int(x = 0) {
+    if (typeof x !== "string") return Math.trunc(Number(x));
+    if (!/^\s*[+-]?\d+(_\d+)*\s*$/.test(x)) throw new ValueError(`invalid literal for int() with base 10: ${repr(x)}`);
+    return Number(x.replaceAll("_", ""));
+  },
+  float: (x = 0) => Number(x === "inf" ? Infinity : x === "-inf" ? -Infinity : x),
+  bool: (x = false) => truth(x),
+  abs: (x) => Math.abs(x),
+  divmod: (a, b) => [floordiv(a, b), mod(a, b)],
+  bytearray: (size) => new Uint8Array(size),
+  bytes: (x) => Uint8Array.from(x),
+  type: (x) => x.constructor,
+  issubclass: (cls, types) => (Array.isArray(types) ? types : [types]).some((each) => cls.__mro__.includes(each)),
+  hasattr: (x, name) => x !== null && typeof x === "object" && name in x,
+  vars: (x) => new Dict(Object.entries(x)),
+};
+
+/** @param {any} x @param {string} name @param {any} [other] */
+export function getattr(x, name, other) {
+  if (x !== null && x !== undefined && (typeof x === "object" || typeof x === "function") && name in x) return x[name];
+  if (other === undefined) throw new AttributeError(`${repr(x)} has no ${name}`);
+  return other;
+}
+
+// Iteration, indexing and slicing
 
 /** @param {any} x @returns {Iterable<any>} the values of a for loop over it; a dict's keys */
 export function iter(x) {
@@ -37,16 +73,17 @@ export function range(start, stop, step = 1) {
 }
 
 /** @type {Record<string, (...x: any[]) => any>} */
-export const { enumerate, reversed, zip, map, sum, next, iterator, any, all, max, min } = {
+export const { enumerate, reversed, zip, map, sum, prod, next, iterator, any, all, max, min } = {
   enumerate: (x, start = 0) => list(x).map((each, i) => [i + start, each]),
   reversed: (x) => list(x).reverse(),
   zip: (...columns) => zipped(false, columns),
   map: (f, x) => list(x).map((each) => f(each)),
   sum: (x, start = 0) => list(x).reduce(add, start),
+  prod: (x) => list(x).reduce(mul, 1),
   next(x, other) {
     const step = x[Symbol.iterator]().next();
     if (!step.done) return step.value;
-    if (other === undefined) throw new StopIteration();
+    if (other === undefined) throw new PythonError("next() found no value");
     return other;
   },
   iterator: (x) => iter(x)[Symbol.iterator](),
@@ -133,4 +170,42 @@ export async function awaited(values, f) {
   const found = [];
   for (const each of values) found.push(await f(each));
   return found;
+}
+
+// Methods
+
+/** The methods of strings, lists, dicts, sets and numbers, by name; `pop` is a list's. @type {Record<string, (x: any, ...args: any[]) => any>} */
+const METHODS = {
+  add: (x, value) => void x.add(value),
+  append: (x, value) => void x.push(value),
+  bit_length: (x) => (x === 0 ? 0 : Math.floor(Math.log2(Math.abs(x))) + 1),
+  count: (x, value) =>
+    typeof x === "string" ? x.split(value).length - 1 : x.filter((/** @type {any} */ each) => eq(each, value)).length,
+  endswith: (x, end) => x.endsWith(end),
+  extend: (x, values) => void x.push(...iter(values)),
+  get: (x, key, other = null) => (x.has(key) ? x.get(key) : other),
+  index: (x, value) => x.findIndex((/** @type {any} */ each) => eq(each, value)),
+  isdecimal: (x) => /^\d+$/.test(x),
+  items: (x) => [...x.entries()],
+  join: (x, values) => list(values).join(x),
+  keys: (x) => [...x.keys()],
+  lower: (x) => x.toLowerCase(),
+  pop: (x, index = -1) => x.splice(index, 1)[0],
+  removeprefix: (x, start) => (x.startsWith(start) ? x.slice(start.length) : x),
+  replace: (x, from, to) => x.replaceAll(from, () => to),
+  rstrip: (x) => x.trimEnd(),
+  setdefault: (x, key, value) => (x.has(key) ? x.get(key) : (x.set(key, value), value)),
+  split: (x, by) => (by === undefined ? x.trim().split(/\s+/).filter(Boolean) : x.split(by)),
+  splitlines: (x) => (x === "" ? [] : x.replace(/\n$/, "").split("\n")),
+  startswith: (x, start) => (Array.isArray(start) ? start.some((each) => x.startsWith(each)) : x.startsWith(start)),
+  strip: (x) => x.trim(),
+  update: (x, other) => void [...other].forEach(([key, value]) => x.set(key, value)),
+  upper: (x) => x.toUpperCase(),
+  values: (x) => [...x.values()],
+};
+
+/** Call a method of a builtin type, or of an object that defines it. @param {string} name @param {any} x @param {...any} args */
+export function method(name, x, ...args) {
+  if (x === null || x === undefined) throw new AttributeError(`${x} has no ${name}()`);
+  return isObject(x) || x.__host__ ? x[name](...args) : METHODS[name](x, ...args);
 }
