@@ -153,18 +153,19 @@ const OTHERS = {
 
 /** @param {any} x @returns {string} */
 function kindOf(x) {
+  if (typeof x !== "object") return typeof x === "boolean" ? "number" : typeof x;
   if (Array.isArray(x)) return "list";
   if (x instanceof Dict) return "dict";
-  if (x instanceof PySet) return "set";
-  return typeof x === "boolean" ? "number" : typeof x;
+  return x instanceof PySet ? "set" : "object";
 }
 
 /** @param {string} sign @param {(x: number, y: number) => number} ofNumbers @returns {Operator} of numbers, booleans included, and of OTHERS */
 const operator = (sign, ofNumbers) => (a, b) => {
   if (typeof a === "number" && typeof b === "number") return ofNumbers(a, b);
-  const [kind, other] = [kindOf(a), kindOf(b)];
-  if (kind === "number" && other === "number") return ofNumbers(Number(a), Number(b));
-  if (OTHERS[kind]?.[sign] && (kind === other || sign !== "+")) return OTHERS[kind][sign](a, b);
+  const kind = kindOf(a);
+  if (kind === "number" && kindOf(b) === "number") return ofNumbers(Number(a), Number(b));
+  const ofOthers = OTHERS[kind]?.[sign];
+  if (ofOthers && (sign !== "+" || kind === kindOf(b))) return ofOthers(a, b);
   throw new TypeError_(`${repr(a)} ${sign} ${repr(b)} is not defined`);
 };
 
