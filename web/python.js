@@ -6,7 +6,7 @@
  * bytes is a Uint8Array. Keyword arguments are passed by `call(f, [args], {kwargs})`, to classes as well.
  */
 
-export * from "./python/objects.js";
 export * from "./python/values.js";
 export * from "./python/builtins.js";
+export * from "./python/classes.js";
 export * from "./python/modules.js";

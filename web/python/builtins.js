@@ -1,7 +1,7 @@
 /** Python's builtin functions, and the methods of its builtin types. */
 
-import { AttributeError, KeyError, PythonError, TypeError_, ValueError, isObject, repr } from "./objects.js";
-import { Dict, HashTable, PySet, add, compare, eq, floordiv, mod, mul, truth } from "./values.js";
+import { AttributeError, Dict, HashTable, KeyError, PySet, PythonError, TypeError_, ValueError } from "./values.js";
+import { add, compare, eq, floordiv, isObject, mod, mul, repr, truth } from "./values.js";
 
 // Types
 

@@ -1,30 +1,8 @@
-/** The parts of Python's standard library that translated code uses. */
+/** The parts of Python's standard library that translated code uses, besides dataclasses. */
 
 import { dict, list, prod, zip } from "./builtins.js";
-import { OverflowError, PythonError, TypeError_, isObject, placed, provide, repr } from "./objects.js";
-import { Dict } from "./values.js";
-
-export const dataclasses = {
-  MISSING: undefined,
-  /** @param {any} x @returns {import("./objects.js").Field[]} */
-  fields: (x) => x.__fields__ ?? x.constructor.__fields__,
-  /** @param {any} x @returns {Dict} */
-  asdict: (x) => new Dict(Object.entries(x).map(([name, value]) => [name, plain(value)])),
-  /** @param {any} x @param {Dict | Record<string, any>} [changes] */
-  replace(x, changes = {}) {
-    const cls = x.constructor;
-    const given = placed(cls, [], changes);
-    for (const [i, name] of cls.__parameters__.entries()) if (!(i in given)) given[i] = x[name];
-    return new cls(...given);
-  },
-};
-
-/** @param {any} x @returns {any} */
-function plain(x) {
-  if (Array.isArray(x)) return x.map(plain);
-  if (x instanceof Dict) return new Dict([...x].map(([key, value]) => [key, plain(value)]));
-  return isObject(x) && x.constructor.__fields__.length ? dataclasses.asdict(x) : x;
-}
+import { dataclasses, provide } from "./classes.js";
+import { Dict, OverflowError, PythonError, TypeError_, repr } from "./values.js";
 
 export const json = {
   /** @param {string} text @returns {any} with a Dict for each object; throws JavaScript's SyntaxError */

@@ -1,61 +1,7 @@
-/** Python's exceptions, objects, classes, calls with keyword arguments, and the text of values. */
+/** Python's classes, dataclasses, and calls with keyword arguments. */
 
-import * as errors from "../errors.js";
-import { Dict } from "./values.js";
-
-// Exceptions
-
-export class PythonError extends Error {
-  /** @param {any} [message] */
-  constructor(message = "") {
-    super(str(message));
-    this.name = new.target.name;
-  }
-}
-export class TypeError_ extends PythonError {}
-export class ValueError extends PythonError {}
-export class KeyError extends PythonError {}
-export class AttributeError extends PythonError {}
-export class AssertionError extends PythonError {}
-export class OverflowError extends PythonError {}
-
-// Objects
-
-/** The base of all translated classes. Its own enumerable properties are the fields. */
-export class PyObject {
-  /** @param {...any} args in the order of a dataclass's fields, keyword-only ones last */
-  constructor(...args) {
-    const { __fields__: fields, __parameters__: names, __name__: cls } = /** @type {any} */ (new.target);
-    if (args.length > names.length) throw new TypeError_(`${cls}() takes ${names.length} values, not ${args.length}`);
-    for (const field of fields) {
-      let value = args[field.place];
-      if (value === undefined) value = field.factory ? field.factory() : field.default;
-      if (value === undefined) throw new TypeError_(`${cls}() needs ${field.name}`);
-      if (field.name in this)
-        Object.defineProperty(this, field.name, { value, enumerable: true }); // overrides a property of a base
-      else /** @type {any} */ (this)[field.name] = value;
-    }
-    /** @type {any} */ (this).__post_init__?.();
-  }
-
-  /** @type {Field[]} */ static __fields__ = [];
-  /** @type {any[]} */ static __mro__ = [PyObject];
-  /** @type {any} */ static __own__ = { methods: {}, statics: {} }; // what its subclasses inherit
-
-  /** @param {any} x */
-  static [Symbol.hasInstance](x) {
-    return typeof x === "object" && x !== null && (x.constructor?.__mro__?.includes(this) ?? false);
-  }
-
-  toString() {
-    return str(this);
-  }
-}
-
-/** @param {any} x @returns {boolean} */
-export const isObject = (x) => x instanceof PyObject;
-
-// Classes
+import { WebmmError } from "../errors.js";
+import { AttributeError, Dict, PyObject, TypeError_, isObject } from "./values.js";
 
 /** A field of a dataclass. @param {string} name @param {any} [value] its default, undefined if it is required @param {Record<string, any>} [metadata] @param {{keyword?: boolean, init?: boolean, hint?: any, factory?: () => any}} [more] `hint` is what its annotation says besides the type */
 export function field(name, value, metadata = {}, more = {}) {
@@ -78,18 +24,16 @@ export function define(cls, name, bases, { attributes = {}, fields = [], order =
   const mro = [cls, ...bases.slice(0, -1), ...(bases.at(-1) ?? PyObject).__mro__];
   /** @type {Map<string, Field>} */
   const every = new Map();
-  for (const { __own__: inherited, __fields__ } of mro.slice(1).reverse()) {
+  Object.assign(cls, { __own__: own, __fields__: fields.map((row) => field(...row)) });
+  for (const { __own__: inherited, __fields__ } of mro.toReversed()) {
     Object.defineProperties(cls.prototype, inherited.methods);
     Object.defineProperties(cls, inherited.statics);
     for (const field of __fields__) every.set(field.name, field);
   }
-  Object.defineProperties(cls.prototype, own.methods);
-  Object.defineProperties(cls, own.statics);
-  for (const row of fields) every.set(row[0], field(...row));
   const parameters = [...every.values()].filter((field) => field.init);
   parameters.sort((a, b) => Number(a.keyword) - Number(b.keyword));
   return Object.assign(cls, {
-    ...{ __name__: name, __mro__: mro, __own__: own, __order__: order, __identity__: identity },
+    ...{ __name__: name, __mro__: mro, __order__: order, __identity__: identity },
     __fields__: [...every.values()].map((field) => ({ ...field, place: parameters.indexOf(field) })),
     __parameters__: parameters.map((field) => field.name),
   });
@@ -109,6 +53,28 @@ export function parent(cls, self, name) {
 
 /** A cached property. @param {any} self @param {string} name @param {() => any} compute */
 export const cached = (self, name, compute) => Object.defineProperty(self, name, { value: compute() })[name];
+
+export const dataclasses = {
+  MISSING: undefined,
+  /** @param {any} x @returns {Field[]} */
+  fields: (x) => x.__fields__ ?? x.constructor.__fields__,
+  /** @param {any} x @returns {Dict} */
+  asdict: (x) => new Dict(Object.entries(x).map(([name, value]) => [name, plain(value)])),
+  /** @param {any} x @param {Dict | Record<string, any>} [changes] */
+  replace(x, changes = {}) {
+    const cls = x.constructor;
+    const given = placed(cls, [], changes);
+    for (const [i, name] of cls.__parameters__.entries()) if (!(i in given)) given[i] = x[name];
+    return new cls(...given);
+  },
+};
+
+/** @param {any} x @returns {any} */
+function plain(x) {
+  if (Array.isArray(x)) return x.map(plain);
+  if (x instanceof Dict) return new Dict([...x].map(([key, value]) => [key, plain(value)]));
+  return isObject(x) && x.constructor.__fields__.length ? dataclasses.asdict(x) : x;
+}
 
 // Calls
 
@@ -152,7 +118,7 @@ const provided = new Map();
 export function host(name) {
   return (...args) => {
     const f = provided.get(name);
-    if (!f) throw new errors.WebmmError(`${name} is available in Python only`);
+    if (!f) throw new WebmmError(`${name} is available in Python only`);
     return f(...args);
   };
 }
@@ -174,54 +140,4 @@ export function remembered(f) {
     }
     return known.get(key);
   };
-}
-
-// Text
-
-/** @param {any} x @returns {string} */
-export function str(x) {
-  if (typeof x === "string") return x;
-  if (x instanceof Error) return x.message;
-  return isObject(x) && "__str__" in x ? /** @type {any} */ (x).__str__() : repr(x);
-}
-
-/** @param {any} x @returns {string} */
-export function repr(x) {
-  if (x === null) return "None";
-  if (x === undefined) throw new AttributeError("an undefined value has no text");
-  if (typeof x === "boolean") return x ? "True" : "False";
-  if (typeof x === "number") return Number.isFinite(x) ? String(x) : Number.isNaN(x) ? "nan" : x > 0 ? "inf" : "-inf";
-  if (typeof x === "string") return quoted(x);
-  if (Array.isArray(x)) return `(${x.map(repr).join(", ")}${x.length === 1 ? "," : ""})`;
-  if (x instanceof Map) return `{${[...x].map(([key, value]) => `${repr(key)}: ${repr(value)}`).join(", ")}}`;
-  if (typeof x === "function") return `<class '${x.__name__ ?? x.name}'>`;
-  if (isObject(x)) {
-    const fields = Object.entries(x).map(([name, value]) => `${name}=${repr(value)}`);
-    return `${x.constructor.__name__}(${fields.join(", ")})`;
-  }
-  return String(x);
-}
-
-/** @param {string} text */
-function quoted(text) {
-  const mark = text.includes("'") && !text.includes('"') ? '"' : "'";
-  return mark + text.replaceAll("\\", "\\\\").replaceAll(mark, `\\${mark}`).replaceAll("\n", "\\n") + mark;
-}
-
-/** Numbers by the last letter of a format. @type {Record<string, (x: number, places: any) => string>} */
-const TEXTS = {
-  "": String,
-  e: (x, places) => x.toExponential(places).replace(/([+-])(\d)$/, "$10$2"),
-  f: (x, places) => x.toFixed(places),
-  g: (x, places = 6) => String(Number(x.toPrecision(places))), // from 0.0001 to a million; ties away from 0
-};
-
-/** @param {any} x @param {string} spec "", "g", ",", ".1e", ".1f", ".3g", or "," and one of these @returns {string} */
-export function format(x, spec) {
-  const parts = /^(,?)(?:\.(\d+)([efg])|(g?))$/.exec(spec);
-  if (!parts) throw new ValueError(`the format ${spec} is not supported`);
-  if (spec === "") return str(x);
-  const [, grouped, places, kind = parts[4]] = parts;
-  const text = TEXTS[kind](Number(x), places && Number(places));
-  return grouped ? text.replace(/\B(?<!\.\d*)(?=(\d{3})+(?!\d))/g, ",") : text;
 }
