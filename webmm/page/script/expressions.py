@@ -241,7 +241,7 @@ class Expressions:
             if node.slice.step is not None:
                 raise ScriptError(scope.module, node, "a slice with a step is not translated")
             ends = (node.slice.lower, node.slice.upper)
-            return f"{x}{sliced(*(None if end is None else self.write(end, scope) for end in ends))}"
+            return f"{x}{runtime.sliced(*(None if end is None else self.write(end, scope) for end in ends))}"
         return f"$.item({x}, {self.write(node.slice, scope)})"
 
 
@@ -250,11 +250,6 @@ def _quoted(text: str) -> str:
     for plain, quoted in (("\\", "\\\\"), ("`", "\\`"), ("${", "\\${"), ("\n", "\\n"), ("$.", "\\u0024.")):
         text = text.replace(plain, quoted)
     return text
-
-
-def sliced(start: str | None, stop: str | None) -> str:
-    """Return the call that takes a part of a text or an array; either end may be None in Python, too."""
-    return f".slice({start or 0}{f', {stop} ?? undefined' if stop else ''})"
 
 
 def is_super(node: ast.expr) -> bool:

@@ -68,6 +68,11 @@ def builtin(name: str) -> str | None:
     return f"$.{name}" if name in {*BUILTINS, "isinstance"} and hasattr(builtins, name) else None
 
 
+def sliced(start: str | None, stop: str | None) -> str:
+    """Return the call that takes a part of a text or an array; either end may be None in Python, too."""
+    return f".slice({start or 0}{f', {stop} ?? undefined' if stop else ''})"
+
+
 # The names of the runtime in a module's text
 
 IMPORT = re.compile(r'import \* as \$ from ("[^"]+");\n')

@@ -20,7 +20,6 @@ from webmm.dtypes import DTYPES
 from webmm.errors import ConfigError
 from webmm.kernels import REGISTERED
 from webmm.page.script import runtime
-from webmm.page.script.expressions import sliced
 from webmm.problems.reduce import OPERATIONS
 from webmm.wgsl.compilers import shown
 from webmm.wgsl.epilogues import ACTIVATIONS
@@ -177,7 +176,7 @@ class _Expressions:
             if node.arg.step is not None:
                 raise self._error(node, "a slice with a step is not translated")
             ends = (node.arg.start, node.arg.stop)
-            return f"{self._x(node.node)}{sliced(*(None if end is None else self._x(end) for end in ends))}"
+            return f"{self._x(node.node)}{runtime.sliced(*(None if end is None else self._x(end) for end in ends))}"
         return f"item({self._x(node.node)}, {self._x(node.arg)})"
 
     def _call(self, node: nodes.Call, caller: str = "") -> str:
