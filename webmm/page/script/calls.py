@@ -128,7 +128,7 @@ class Calls(Expressions):
             return f"$.dataclasses.replace({x}{self._keywords(node, scope)})"
         if name in runtime.METHODS:
             values = self._listcomp(node.args[0], scope) if _takes_all(name, node) else self._all(node.args, scope)
-            return f"$.method({', '.join(filter(None, [json.dumps(name), x, values]))})"
+            return runtime.method(name, x, values)
         self.attribute(name, scope.module, function)
         if node.keywords:
             self.by_keyword.add(name)

@@ -42,11 +42,14 @@ MODULES: dict[ModuleType, tuple[str, ...]] = {
     typing: ("get_args", "get_type_hints"),
 }
 
+TEXT_METHODS = {  # of the text `x`, as JavaScript has them
+    **{"endswith": "{x}.endsWith({given})", "isdecimal": "/^\\d+$/.test({x})", "join": "$.list({given}).join({x})"},
+    **{"lower": "{x}.toLowerCase()", "rstrip": "{x}.trimEnd()", "strip": "{x}.trim()", "upper": "{x}.toUpperCase()"},
+}
 # Methods of strings, lists, dicts and sets.
 METHODS = {
-    *("add", "append", "bit_length", "count", "endswith", "extend", "get", "index", "isdecimal", "items"),
-    *("join", "keys", "lower", "pop", "removeprefix", "replace", "rstrip", "setdefault", "split", "splitlines"),
-    *("startswith", "strip", "update", "upper", "values"),
+    *("add", "append", "bit_length", "count", "extend", "get", "index", "items", "keys", "pop", "removeprefix"),
+    *("replace", "setdefault", "split", "splitlines", "startswith", "update", "values", *TEXT_METHODS),
 }
 
 ATTRIBUTES = {"__name__", "default", "fromkeys", "metadata"}  # of classes, fields and dict
@@ -66,6 +69,13 @@ def builtin(name: str) -> str | None:
     if name in RENAMED:
         return f"$.{RENAMED[name]}"
     return f"$.{name}" if name in {*BUILTINS, "isinstance"} and hasattr(builtins, name) else None
+
+
+def method(name: str, x: str, given: str) -> str:
+    """Return the call of one of METHODS of `x` with the arguments `given`."""
+    if name in TEXT_METHODS:
+        return TEXT_METHODS[name].format(x=x, given=given)
+    return f"$.method({json.dumps(name)}, {x}{given and f', {given}'})"
 
 
 def sliced(start: str | None, stop: str | None) -> str:

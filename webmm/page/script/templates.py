@@ -187,7 +187,7 @@ class _Expressions:
         named += [f"caller: {caller}"] if caller else []
         function = node.node
         if isinstance(function, nodes.Getattr) and function.attr in runtime.METHODS and not named:
-            return f"$.method({', '.join([json.dumps(function.attr), self._x(function.node), *values])})"
+            return runtime.method(function.attr, self._x(function.node), ", ".join(values))
         if isinstance(function, nodes.Name) and function.name in GLOBALS:
             given = [*(values or ["[]"]), f"{{ {', '.join(named)} }}"] if named else values
             return f"{GLOBALS[function.name]}({', '.join(given)})"
