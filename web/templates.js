@@ -114,5 +114,5 @@ export const include = (name, scope) => found(name)(inner(scope));
 export function module(name, scope) {
   const own = Object.create(scope);
   found(name)(own);
-  return Object.assign(Object.create(null), own, { __host__: true }); // whose functions are called as methods
+  return Object.assign(Object.create(null), own);
 }

@@ -200,5 +200,5 @@ const METHODS = {
 /** Call a method of a builtin type, or of an object that defines it. @param {string} name @param {any} x @param {...any} args */
 export function method(name, x, ...args) {
   if (x === null || x === undefined) throw new AttributeError(`${x} has no ${name}()`);
-  return isObject(x) || x.__host__ ? x[name](...args) : METHODS[name](x, ...args);
+  return isObject(x) ? x[name](...args) : METHODS[name](x, ...args);
 }

@@ -86,9 +86,8 @@ def _parsed(environment: jinja2.Environment, file: Path) -> nodes.Template:
 
 def _beside(root: nodes.Template, file: Path) -> dict[str, Path]:
     """Return the files that a plugin's template includes from its own folder, by the names in the template."""
-    given = [each.template for each in root.find_all(nodes.Import)]
-    given += [each.template for each in root.find_all(nodes.Include)]
-    named = {node.value for node in given if isinstance(node, nodes.Const)}
+    others: list[nodes.Import | nodes.Include] = [*root.find_all(nodes.Import), *root.find_all(nodes.Include)]
+    named = {each.template.value for each in others if isinstance(each.template, nodes.Const)}
     paths = {name: Path(os.path.normpath(file.parent / name)) for name in named}
     return {name: path for name, path in paths.items() if path.is_file()}
 
@@ -125,8 +124,8 @@ def _module(template: _Template, root: nodes.Template, name: str, others: Sequen
 def needed(root: nodes.Template, every: Sequence[str]) -> list[str]:
     """Return the templates that a template imports and includes; for a computed name, all possible ones."""
     found: set[str] = set()
-    imports, includes = root.find_all(nodes.Import), root.find_all(nodes.Include)
-    for template in (*(node.template for node in imports), *(node.template for node in includes)):
+    others: list[nodes.Import | nodes.Include] = [*root.find_all(nodes.Import), *root.find_all(nodes.Include)]
+    for template in (each.template for each in others):
         parts = template.nodes if isinstance(template, nodes.Concat) else [template]
         form = "".join(re.escape(part.value) if isinstance(part, nodes.Const) else r"(\w+)" for part in parts)
         fitting = ((name, re.fullmatch(form, name)) for name in every)
@@ -141,6 +140,7 @@ class _Expressions:
         self.name = name
         self.own = own or {}  # names on the page of the templates that a plugin's calls otherwise
         self.depth = 0  # nesting depth of scopes
+        self.modules: set[str] = set()  # the names of the imported templates
 
     def _error(self, node: nodes.Node, what: str = "") -> TemplateError:
         return TemplateError(self.name, node, what or f"{type(node).__name__} is not translated")
@@ -183,20 +183,19 @@ class _Expressions:
         if node.dyn_args is not None or node.dyn_kwargs is not None:
             raise self._error(node, "*args and **kwargs are not translated")
         values = [self._x(each) for each in node.args]
-        named = [f"{each.key}: {self._x(each.value)}" for each in node.kwargs]
-        named += [f"caller: {caller}"] if caller else []
+        named = [f"{each.key}: {self._x(each.value)}" for each in node.kwargs] + [f"caller: {caller}"] * bool(caller)
         function = node.node
-        if isinstance(function, nodes.Getattr) and function.attr in runtime.METHODS and not named:
+        owner = function.node if isinstance(function, nodes.Getattr) else None
+        is_macro = isinstance(owner, nodes.Name) and owner.name in self.modules
+        if isinstance(function, nodes.Getattr) and function.attr in runtime.METHODS and not (named or is_macro):
             return runtime.method(function.attr, self._x(function.node), ", ".join(values))
         if isinstance(function, nodes.Name) and function.name in GLOBALS:
             given = [*(values or ["[]"]), f"{{ {', '.join(named)} }}"] if named else values
             return f"{GLOBALS[function.name]}({', '.join(given)})"
+        every = f"[{', '.join(values)}]" + (f", {{ {', '.join(named)} }}" if named else "")
         if isinstance(function, nodes.Getattr):
-            start = f"invoke({self._x(function.node)}, {json.dumps(function.attr)}"
-        else:
-            start = f"$.call({self._x(function)}"
-        keywords = f", {{ {', '.join(named)} }}" if named else ""
-        return f"{start}, [{', '.join(values)}]{keywords})"
+            return f"invoke({self._x(function.node)}, {json.dumps(function.attr)}, {every})"
+        return f"$.call({self._x(function)}, {every})"
 
     def _filter(self, node: nodes.Filter) -> str:
         if node.name not in FILTERS or node.kwargs or node.node is None:
@@ -346,5 +345,6 @@ class _Template(_Expressions):
         return json.dumps(own) if own else self._x(template)
 
     def _on_import(self, node: nodes.Import) -> str:
+        self.modules.add(node.target)
         context = self._scope if node.with_context else "null"
         return f"{self._scope}.{node.target} = module({self._named(node.template)}, {context});\n"
