@@ -184,6 +184,9 @@ def loops() -> Any:
             continue
         found.append((i, a, sum(rest)))
     first, *between = found
+    *before, last = range(3)
+    one, *middle, end = range(4)
+    *none, only = [5]
     total = 0
     while total < 10:
         total += 3
@@ -192,6 +195,7 @@ def loops() -> Any:
         found,
         first,
         between,
+        (before, last, one, middle, end, none, only),
         total,
         nested,
         {k: v for v, k in enumerate("ab")},

@@ -151,12 +151,14 @@ export function setItem(x, key, value) {
   else x[key < 0 ? x.length + key : key] = value;
 }
 
-/** @param {any} x @param {number} count of the targets that it is assigned to @param {boolean} [starred] whether the last of them takes all others @returns {any[]} */
-export function unpacked(x, count, starred = false) {
+/** @param {any} x @param {number} count of the targets that it is assigned to @param {number} [after] if one is starred, how many follow it: it takes what comes last here @returns {any[]} */
+export function unpacked(x, count, after) {
   const values = Array.isArray(x) ? x : list(x);
-  if (starred ? values.length < count - 1 : values.length !== count)
+  if (after === undefined ? values.length !== count : values.length < count - 1)
     throw new ValueError(`${values.length} values to unpack, ${count} expected`);
-  return values;
+  if (!after) return values;
+  const first = count - 1 - after;
+  return [...values.slice(0, first), ...values.slice(-after), ...values.slice(first, -after)];
 }
 
 /** Check the left operand of `x += y`, which is translated to `x = x + y`: lists and dicts would change in place. @param {any} x */

@@ -123,7 +123,7 @@ class Functions(Calls):
         elif isinstance(target, ast.Name):
             yield f"{local(target.id)} = {text};"
         else:
-            yield f"{self._target(target, scope)} = {_unpacked(text, target, node.value)};"
+            yield f"{self._target(_star_last(target), scope)} = {_unpacked(text, target, node.value)};"
 
     def _on_annassign(self, node: ast.AnnAssign, scope: Scope) -> Iterator[str]:
         if node.value is not None:
@@ -286,13 +286,20 @@ def decorator(node: ast.expr) -> str:
 
 
 def _unpacked(text: str, target: ast.expr, value: ast.expr) -> str:
-    """Return the values that are assigned to the elements of a target, of which the last may be starred."""
+    """Return the values that are assigned to the elements of a target, in the order of `_star_last()`."""
     elements = target.elts if isinstance(target, ast.Tuple | ast.List) else []
-    starred = any(isinstance(each, ast.Starred) for each in elements)
+    star = next((i for i, each in enumerate(elements) if isinstance(each, ast.Starred)), None)
     given = value.elts if isinstance(value, ast.Tuple) else []
-    if len(given) == len(elements) and not any(isinstance(each, ast.Starred) for each in (*given, *elements)):
+    if star is None and len(given) == len(elements) and not any(isinstance(each, ast.Starred) for each in given):
         return text
-    return f"$.unpacked({text}, {len(elements)}{', true' if starred else ''})"
+    return f"$.unpacked({text}, {len(elements)}{'' if star is None else f', {len(elements) - star - 1}'})"
+
+
+def _star_last(target: ast.expr) -> ast.expr:
+    """Return a target with its starred element last, as JavaScript demands."""
+    elements = target.elts if isinstance(target, ast.Tuple | ast.List) else []
+    ordered = sorted(elements, key=lambda each: isinstance(each, ast.Starred))
+    return ast.copy_location(ast.Tuple(ordered), target) if elements else target
 
 
 def _indented(lines: Sequence[str]) -> list[str]:
