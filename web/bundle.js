@@ -23,11 +23,6 @@ import { added, filledIn, render } from "./templates.js";
  *   tuned: Record<string, any>[], models: string[], cases: {m: number, n: number, k: number}[],
  * }} Index
  */
-/**
- * The course: its chapters in the order of reading, as [name, title]; and of each stage, as OP/STAGE, the chapter that
- * tells it, as NAME or NAME~ANCHOR.
- * @typedef {{chapters: [string, string][], told: Record<string, string>}} Lessons
- */
 
 const SCHEMA = "webmm.bundle/2";
 
@@ -104,9 +99,9 @@ export class Bundle {
     return new Response(packed.stream().pipeThrough(new DecompressionStream("deflate-raw"))).json();
   }
 
-  /** @returns {Promise<Lessons>} loaded once */
+  /** @returns {Promise<Map<string, string>>} where the course tells each chapter and each stage, as OP/STAGE: NAME or NAME~ANCHOR; loaded once */
   lessons() {
-    return once(this.#loaded, "learn/index", () => this.packed("learn/index"));
+    return once(this.#loaded, "learn/index", async () => new Map(await this.packed("learn/index")));
   }
 
   /** @param {string} path of a module below the bundle's folder @returns {Promise<any>} loaded once */

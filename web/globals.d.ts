@@ -54,8 +54,7 @@ declare module "*/bundle/panels.js" {
   export function best_so_far(records: RunRecord[]): string;
   export function change(wgsl: string): string;
   export function compared(a: Run, b: Run): Table;
-  export function gain(record: RunRecord, before: RunRecord): [string, string];
-  export function gained(records: RunRecord[], op: string, stages: string[]): RunRecord[];
+  export function gain(records: RunRecord[], op: string, stage: string, follows: string): string[];
   export function hint(runs: Run[]): string;
   export function likely(runs: Run[]): string;
   export function outcome(record: RunRecord, label: string): string;
@@ -71,6 +70,11 @@ declare module "*/bundle/panels.js" {
   ): Table;
   export function suited(kernel: Python, problem: Python): Python;
   export function offered(kernel: Python, name: string): any[];
+  export function translation(
+    found: import("./bundle.js").Translated | null,
+    target: string,
+    written: boolean,
+  ): [code: string, words: string];
   export function upcoming(left: Python[], best: Python | null, turn: number): number;
 }
 declare module "*/bundle/foreign.js" {

@@ -107,14 +107,13 @@ def test_runs_on_the_same_problems_are_compared_and_else_those_of_the_same_kerne
 
 def test_gains_outcomes_and_changes_in_words() -> None:
     records = [record("naive", 8, 1.0), record("shared", 64, 5.0), record("naive", 64, 2.0), record("naive", 64, 4.0)]
-    assert [r.gflops for r in runs.gained(records, "gemm", ["shared", "naive"])] == [5.0, 4.0]
-    assert runs.gained(records, "reduce", ["shared"]) == []
+    assert runs.gain(records, "reduce", "shared", "naive") == []
     failed = record("gemv", 8, None, status="timeout")
     assert [r.kernel for r in runs.outstanding([failed, *records])] == ["shared", "naive", "naive", "naive", "gemv"]
     assert runs.outcomes([failed, *records]).startswith("Outcomes for 8³: 1 timeout, 4 ok.")
     assert runs.change("// C\n// Changed from x: y\n// and z.\n// Dispatch 1\n") == "Changed from x: y and z."
     assert "reached 9 GFLOP/s" in traffic.place("naive", 0.5, 9.0, 8.0)
-    assert runs.gain(records[1], records[3]) == [
+    assert runs.gain(records, "gemm", "shared", "naive") == [
         "1.25 × naive on this device",
         ": 5 against 4 GFLOP/s at 64³ float32.",
     ]

@@ -210,12 +210,10 @@ def answering(document: object):
 
 
 COURSE = {
-    "index": {
-        "chapters": [["problem", "The problem"], ["gemm/workgroup_1d", "workgroup_1d: a line"], ["reduce", "Sums"]],
-        "told": {"gemm/workgroup_1d": "gemm/workgroup_1d", "reduce/tree": "reduce~tree"},
-    },
+    "index": [*([name] * 2 for name in ("problem", "gemm/workgroup_1d", "reduce")), ["reduce/tree", "reduce~tree"]],
     "problem": "<h3>The problem</h3><p>A <a href='#explain/reduce/tree'>tree</a>.</p>",
-    "gemm/workgroup_1d": "<h3>workgroup_1d: a line</h3><div class='here' data-stage='gemm/workgroup_1d'></div>",
+    "gemm/workgroup_1d": "<h3>workgroup_1d: a line</h3><div class='here' data-stage='gemm/workgroup_1d'></div>"
+    "<nav><a href='#explain/problem'>Previous: The problem</a></nav>",
     "reduce": f"<h3>Sums</h3>{'<p>Long.</p>' * 90}<h4 id='to-tree'>Tree</h4>",
 }
 

@@ -1,6 +1,6 @@
 /** The chapters of the course: their text, loaded on demand, and the gain of a stage on this device where it is told. */
 
-import { gain, gained } from "../bundle/panels.js";
+import { gain } from "../bundle/panels.js";
 import { button, byId, h } from "../dom.js";
 import { inWords } from "../webmm.js";
 import { highlighted } from "./code.js";
@@ -33,22 +33,17 @@ export function chapterView(app, { runs, measure }) {
     fill();
     shown = name;
     try {
-      const { chapters, told } = await bundle.lessons();
-      const [asked, section] = (Object.hasOwn(told, name) ? told[name] : name).split("~");
+      const places = await bundle.lessons();
+      const [asked, section] = (places.get(name) ?? name).split("~");
       anchor = section;
-      const at = chapters.findIndex(([each]) => each === asked);
-      const text = at < 0 ? "" : await bundle.packed(`learn/${asked}`);
+      const text = places.has(asked) ? await bundle.packed(`learn/${asked}`) : "";
       if (shown !== name) return false;
-      element.hidden = at < 0;
+      element.hidden = text === "";
       element.innerHTML = text;
       for (const code of element.querySelectorAll("code.language-wgsl"))
         code.replaceChildren(...highlighted(String(code.textContent)));
-      const link = (/** @type {number} */ i, /** @type {string} */ words) =>
-        chapters[i] && h("a", { href: `#explain/${chapters[i][0]}`, rel: words }, `${words}: ${chapters[i][1]}`);
-      const links = [link(at - 1, "Previous"), link(at + 1, "Next")];
-      if (at >= 0) element.append(h("nav", { class: "row", "aria-label": "Chapters" }, ...links));
       fill();
-      return at >= 0;
+      return text !== "";
     } catch (error) {
       element.hidden = false;
       element.replaceChildren(h("p", { class: "hint" }, inWords(error)));
@@ -68,13 +63,10 @@ export function chapterView(app, { runs, measure }) {
   function hereOf(of, name) {
     const { follows } = bundle.stage(name, of);
     if (!follows) return [];
-    const [record, before] = gained(app.measured, of, [name, follows]);
-    const words = h("p", { role: "status" }, notes.get(`${of}/${name}`));
-    if (record) {
-      const [times, speeds] = gain(record, before);
-      words.replaceChildren(h("strong", {}, times), speeds);
-    }
-    return runs(of, name, follows) && !record ? [words, button(`Measure ${follows} and ${name} here`, start)] : [words];
+    const [times, speeds] = gain(app.measured, of, name, follows);
+    const told = times ? [h("strong", {}, times), speeds] : [notes.get(`${of}/${name}`)];
+    const words = h("p", { role: "status" }, ...told);
+    return times || !runs(of, name, follows) ? [words] : [words, button(`Measure ${follows} and ${name} here`, start)];
 
     async function start() {
       notes.set(`${of}/${name}`, "Measuring …");

@@ -1,5 +1,6 @@
 /** The code of a stage: its WGSL, and naga's translation of the stage's default configuration to MSL or HLSL. */
 
+import { translation } from "../bundle/panels.js";
 import { all, byId, h, say } from "../dom.js";
 import { inWords } from "../webmm.js";
 
@@ -14,7 +15,6 @@ export function codeView({ bundle }) {
   const about = byId("explain-naga");
   /** @type {Kernel | null} */
   let shown = null;
-  let text = "";
   target.oninput = showOther;
   copy.onclick = copyCode;
   return { show };
@@ -28,7 +28,7 @@ export function codeView({ bundle }) {
       const general = sizes.value !== "";
       const { dispatches } = await bundle.stageAsData(kernel.of, problem, general);
       if (shown !== kernel || general !== (sizes.value !== "")) return "";
-      text = dispatches.map((/** @type {any} */ each) => each.wgsl).join("\n");
+      const text = dispatches.map((/** @type {any} */ each) => each.wgsl).join("\n");
       byId("explain-title").textContent = `${kernel.label}${words}, ${text.split("\n").length} lines of WGSL`;
       wgsl.replaceChildren(...highlighted(text));
       return text;
@@ -46,13 +46,9 @@ export function codeView({ bundle }) {
     try {
       const found = await bundle.translated(kernel.of.op, kernel.name);
       if (shown !== kernel || target.value !== name) return;
-      const codes = found?.dispatches.map((each) => each[name]) ?? [];
-      const available = codes.length > 0 && codes.every((code) => code !== undefined);
-      other.replaceChildren(...(available ? highlighted(codes.join("\n")) : []));
-      const why = `naga cannot translate this stage to ${name}: it uses a feature that wgpu does not support there.`;
-      const how = `This page was built without naga; webmm shader NAME --to ${name.toLowerCase()} prints the translation.`;
-      const by = `${name} written by naga ${found?.naga} for this stage with its default tile sizes, on ${found?.problem}.`;
-      say(about, available ? by : found || bundle.index.translated?.length ? why : how);
+      const [code, words] = translation(found, name, Boolean(bundle.index.translated?.length));
+      other.replaceChildren(...highlighted(code));
+      say(about, words);
     } catch (error) {
       say(about, inWords(error));
       other.replaceChildren();
@@ -61,7 +57,7 @@ export function codeView({ bundle }) {
 
   async function copyCode() {
     try {
-      await navigator.clipboard.writeText(text);
+      await navigator.clipboard.writeText(String(wgsl.textContent));
       copy.textContent = "Copied";
     } catch {
       getSelection()?.selectAllChildren(wgsl);

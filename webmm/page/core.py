@@ -80,7 +80,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
 # arrays, runs, the template environment.
 DESCRIBED = {
     *("candidates", "capabilities", "driver", "engine", "fallbacks", "field", "info", "kind", "name"),
-    *("capacity", "device", "dtype", "element", "get_template", "mT", "ndim", "offset", "records"),
+    *("capacity", "device", "dtype", "element", "get_template", "mT", "naga", "ndim", "offset", "records"),
     *("render", "shape", "size", "strides"),
     *("array", "data", "devices", "empty", "result", "run", "sum"),  # of calls
 }
@@ -146,8 +146,9 @@ LATE: dict[str, tuple[Name, ...]] = {
     "panels.js": (
         Name("webmm.page.tables", "excerpt"),
         *(Name("webmm.page.runs", name) for name in ("ablation", "best_of", "best_so_far", "change", "compared")),
-        *(Name("webmm.page.runs", name) for name in ("gain", "gained", "hint", "likely", "outcome", "outcomes")),
+        *(Name("webmm.page.runs", name) for name in ("gain", "hint", "likely", "outcome", "outcomes")),
         Name("webmm.page.runs", "outstanding"),
+        Name("webmm.page.translated", "translation"),
         *(Name("webmm.page.settings", name) for name in ("changes", "nearest", "offered", "suited", "upcoming")),
     ),
     "foreign.js": (

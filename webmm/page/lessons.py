@@ -1,12 +1,13 @@
 """The course on the page: a file per chapter, loaded on demand.
 
-`bundle/learn/index.deflate` lists the chapters, `contents` first, and the stages that they tell;
-`bundle/learn/NAME.deflate` is the HTML of a chapter. All are compressed JSON.
+`bundle/learn/index.deflate` lists where each chapter and each stage, as OP/STAGE, is told: NAME or NAME~ANCHOR;
+`bundle/learn/NAME.deflate` is the HTML of a chapter with links to those around it. All are compressed JSON.
 """
 
 from __future__ import annotations
 
 import re
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,11 @@ def write(bundle: Path) -> str:
     """Write the course to the folder `bundle`; return the style of its drawings."""
     index = Chapter("contents", (chapters.folder() / "README.md").read_text(encoding="utf-8"))
     found = {index.name: index, **chapters.load()}
-    for chapter in found.values():
-        _write(bundle / "learn" / chapter.name, html(chapter))
+    around = zip([None, *found.values()], found.values(), [*list(found.values())[1:], None], strict=False)
+    for before, chapter, after in around:
+        _write(bundle / "learn" / chapter.name, html(chapter) + _links(before, after))
     told = {f"{op}/{stage}": place for op in STAGES for stage in STAGES[op] if (place := _place(op, stage))}
-    titles = [[name, chapter.title] for name, chapter in found.items()]
-    _write(bundle / "learn" / "index", {"chapters": titles, "told": told})
+    _write(bundle / "learn" / "index", list(({name: name for name in found} | told).items()))
     return _style()
 
 
@@ -44,6 +45,15 @@ def html(chapter: Chapter) -> str:
     text = text.replace("<table>", f"{SCROLLED}<table>").replace("</table>", "</table></div>")
     text = WITHIN.sub(f'href="#explain/{chapter.name}~', text)
     return ELSEWHERE.sub(r"\1", text)
+
+
+def _links(before: Chapter | None, after: Chapter | None) -> str:
+    """Return links to the chapters before and after one."""
+    around = [(each, *words) for each, *words in ((before, "Previous", "prev"), (after, "Next", "next")) if each]
+    links = (
+        f'<a href="#explain/{each.name}" rel="{rel}">{words}: {escape(each.title)}</a>' for each, words, rel in around
+    )
+    return f'<nav class="row" aria-label="Chapters">{"".join(links)}</nav>'
 
 
 def _drawing(name: str) -> str:

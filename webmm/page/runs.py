@@ -98,7 +98,23 @@ def _fastest(records: Sequence[Record], key: Key) -> dict[str, Record]:
     return found
 
 
-def gained(records: Sequence[Record], op: str, stages: Sequence[str]) -> list[Record]:
+def gain(records: Sequence[Record], op: str, stage: str, follows: str) -> list[str]:
+    """Return by how much a stage is faster on this device than the one before it, and at which speeds, in words.
+
+    They are those on the first problem that was measured with both; [] without one.
+    """
+    found = _fastest_of(records, op, [stage, follows])
+    if not found:
+        return []
+    record, before = found
+    return [
+        f"{figures((record.gflops or 0) / (before.gflops or math.nan))} × {before.kernel} on this device",
+        f": {figures(speed_of(record))} against {figures(speed_of(before))} {unit_of(record)} at {size_of(record)} "
+        f"{record.dtype}.",
+    ]
+
+
+def _fastest_of(records: Sequence[Record], op: str, stages: Sequence[str]) -> list[Record]:
     """Return the fastest record of each of `stages` on the first problem that was measured with all; [] without one."""
     for problem in dict.fromkeys((r.variant, size_of(r), r.dtype) for r in records):
         same = [r for r in records if r.op == op and (r.variant, size_of(r), r.dtype) == problem]
@@ -106,15 +122,6 @@ def gained(records: Sequence[Record], op: str, stages: Sequence[str]) -> list[Re
         if all(stage in fastest for stage in stages):
             return [fastest[stage] for stage in stages]
     return []
-
-
-def gain(record: Record, before: Record) -> list[str]:
-    """Return by how much a stage is faster on this device than the one before it, and at which speeds, in words."""
-    return [
-        f"{figures((record.gflops or 0) / (before.gflops or math.nan))} × {before.kernel} on this device",
-        f": {figures(speed_of(record))} against {figures(speed_of(before))} {unit_of(record)} at {size_of(record)} "
-        f"{record.dtype}.",
-    ]
 
 
 def ablation(changes: Sequence[str], records: Sequence[Record | None], label: str) -> list[Row]:

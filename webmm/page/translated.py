@@ -60,6 +60,21 @@ def document(kernel: Kernel[Any]) -> dict[str, Any] | None:
     return {"problem": text, "naga": naga.version(), "dispatches": written}
 
 
+def translation(found: Any, target: str, written: bool) -> tuple[str, str]:
+    """Return the text of a document in a language of TARGETS, "" if it has none, and what the page says of it.
+
+    `found` is None for a stage without a document, and `written` tells whether any stage has one. This function is in
+    the translated subset (docs/page.md): the document is JavaScript's there.
+    """
+    texts = [getattr(each, target, None) for each in found.dispatches] if found else []
+    if texts and all(texts):
+        by = f"{target} written by naga {found.naga} for this stage with its default tile sizes, on {found.problem}."
+        return "\n".join(texts), by
+    if found or written:
+        return "", f"naga cannot translate this stage to {target}: it uses a feature that wgpu does not support there."
+    return "", f"This page was built without naga; webmm shader NAME --to {target.lower()} prints the translation."
+
+
 def example(kernel: Kernel[Any]) -> Problem | None:
     """Return the first example problem of its op that suits a kernel, or None."""
     return next((problem for _, problem in OPS[kernel.op].examples() if kernel.unsuited(problem) is None), None)
