@@ -16,6 +16,7 @@ declare module "*/bundle/core.js" {
   export function size_of(task: Task): string;
   export function speed_of(record: Task & { dtype: string; gflops: number | null }): number;
   export function unit_of(task: { op?: string }): string;
+  export function check_random(rows: number, columns: number, device: import("./bundle.js").Python): void;
   export function duration(us: number | null): string;
   export function exponent(value: number | null): string;
   export function figures(value: number | null | undefined): string;

@@ -1,9 +1,8 @@
 /** The form of an op of one array: the visitor's X, along its rows; the op's row checks the result. */
 
-import { exponent } from "../bundle/core.js";
 import { all, byId, options, say } from "../dom.js";
 import { compared, rowCase } from "../exhibits.js";
-import { Matrix, UnsupportedError, toNpy } from "../webmm.js";
+import { Matrix, UnsupportedError } from "../webmm.js";
 import { operand, show, timed } from "./matrices.js";
 import { available } from "./subjects.js";
 
@@ -37,13 +36,9 @@ export function opForm(app) {
     const [y, took] = await timed(app, async () => (await rowCase(device, row, problem, host)).compute(kernel));
     say(message, "Checking on the CPU …");
     const numbers = y.floats();
-    const { scope, error, bound, first } = await compared(row, problem, host.floats(), numbers);
-    const columns = numbers.length / host.rows;
-    const words = `y is ${host.rows}×${columns} ${y.dtype}, computed by ${kernel.label} in ${took}.`;
-    const check = `${scope} compared; largest error is ${exponent(error)}, rounding explains up to ${exponent(bound)}`;
-    const file = `${name.replace(":", "-")}-${host.rows}x${columns}`;
-    const c = new Matrix(numbers, [host.rows, columns]);
-    const about = { right: error <= bound, words, first, file, npy: () => toNpy(c), check, c, name: "y" };
-    show(app, message, result, about);
+    const check = await compared(row, problem, host.floats(), numbers);
+    const c = new Matrix(numbers, [host.rows, numbers.length / host.rows]);
+    const about = { name: "y", title: name.replace(":", "-"), c, dtype: y.dtype, how: `by ${kernel.label} in ${took}` };
+    show(app, message, result, { ...about, ...check });
   }
 }

@@ -1,9 +1,9 @@
 /** Matrices as a visitor gives them – pasted, from files, or random – and as results: a heat map, numbers and files. */
 
-import { duration, figures } from "../bundle/core.js";
+import { check_random, duration, exponent, figures } from "../bundle/core.js";
 import { excerpt } from "../bundle/panels.js";
 import { all, bind, button, byId, div, download, h, say, scrolled, span, table } from "../dom.js";
-import { Matrix, ProblemError, UnsupportedError, inWords, parseCsv, parseNpy, toCsv } from "../webmm.js";
+import { Matrix, ProblemError, inWords, parseCsv, parseNpy, toCsv, toNpy } from "../webmm.js";
 
 /** @import { App } from "../main.js" */
 /** @import { NpyFile } from "../files.js" */
@@ -21,20 +21,23 @@ export async function timed({ device: { pipelines } }, work, included = "upload 
 }
 
 /**
- * Tell that a result is right, in words, or that it is wrong; show it, unless it is too large, what its check says, and buttons to download it.
+ * Tell how a result was computed, or that it is wrong; show it, unless it is too large, what its check found, and buttons to download it.
  * @param {App} app @param {HTMLElement} message @param {HTMLElement} result
- * @param {{right: boolean, words: string, first?: string, file: string, npy: () => BlobPart, check: string, c?: Matrix, name?: string}} of `first` wrong element, `file` without its suffix
+ * @param {{name?: string, title?: string, c: Matrix | NpyFile, dtype?: string, how: string, scope: string, error: number, bound: number, scale?: string, first?: string}} of
+ *   `title` of its files, `dtype` that it was computed in; elements in the `scope` of the check, their largest `error` as a multiple of `scale`, the `first` wrong one
  */
-export function show(app, message, result, { right, words, first, file, npy, check, c, name = "C" }) {
-  const wrong = `${name} is wrong${first ? ` (${first})` : ""}: this browser or driver computes it incorrectly. Please report it, with the adapter's name.`;
-  app.tell(message, right ? words : wrong, !right);
-  const asNpy = () => download(`${file}.npy`, npy(), "application/octet-stream");
-  const asCsv = () => c && download(`${file}.csv`, toCsv(c), "text/csv");
-  const buttons = [button("Download .npy", asNpy, { id: "download-npy" })];
-  if (c) buttons.push(button("Download CSV", asCsv, { id: "download-csv" }));
-  const saving = div("controls", ...buttons);
-  const checked = h("p", { class: "check", id: "multiply-check" }, "CPU check: ", check);
-  if (!c) return result.replaceChildren(div("card", checked, saving));
+export function show(app, message, result, of) {
+  const { name = "C", title = "product", c, dtype = c.dtype, how, scope, error, bound, scale = "", first = "" } = of;
+  const right = error <= bound;
+  const wrong = `${name} is wrong${first && ` (${first})`}: this browser or driver computes it incorrectly. Please report it, with the adapter's name.`;
+  app.tell(message, right ? `${name} is ${c.rows}×${c.columns} ${dtype}, computed ${how}.` : wrong, !right);
+  const found = `largest error${scale && ` ÷ ${scale}`} is ${exponent(error)}; rounding explains up to ${exponent(bound)}`;
+  const checked = h("p", { class: "check", id: "multiply-check" }, `CPU check: ${scope} compared; ${found}`);
+  const file = `${title}-${c.rows}x${c.columns}`;
+  const asNpy = () => download(`${file}.npy`, c instanceof Matrix ? toNpy(c) : c.blob, "application/octet-stream");
+  const saving = div("controls", button("Download .npy", asNpy, { id: "download-npy" }));
+  if (!(c instanceof Matrix)) return result.replaceChildren(div("card", checked, saving));
+  saving.append(button("Download CSV", () => download(`${file}.csv`, toCsv(c), "text/csv"), { id: "download-csv" }));
   const values = c.floats();
   const element = (/** @type {number} */ i, /** @type {number} */ j) => values[i * c.columns + j];
   const numbers = table(excerpt(element, c.rows, c.columns, name), "matrix");
@@ -98,14 +101,8 @@ export function operand(app, name) {
 
   function random() {
     try {
-      const { info, limits } = app.device;
       const [m, n] = [Number(rows.value), Number(columns.value)];
-      const most = Math.min(limits.maxStorageBufferBindingSize, limits.maxBufferSize, 2 ** 31 - 4096);
-      if (m * n * 4 > most) {
-        throw new UnsupportedError(
-          `${m}×${n} needs ${(m * n * 4).toLocaleString("en")} bytes; ${info.name} allows ${most.toLocaleString("en")} per matrix`,
-        );
-      }
+      check_random(m, n, app.device.capabilities);
       take(Matrix.random(m, n, seed), "random, from −0.5 to 0.5");
       seed += 2;
     } catch (error) {

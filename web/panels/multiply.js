@@ -1,10 +1,9 @@
 /** The visitor's own matrices: pasted, from files, or random; their product as a heat map, numbers and files. */
 
-import { exponent } from "../bundle/core.js";
 import { FORMS } from "../bundle/ops.js";
 import { all, bind, byId, options as listed, say } from "../dom.js";
-import { call, dataclasses } from "../python.js";
-import { Checker, Matrix, errorBound, problemOf, toNpy } from "../webmm.js";
+import { dataclasses } from "../python.js";
+import { Checker, Matrix, errorBound, problemOf } from "../webmm.js";
 import { operand, show, timed, transposed } from "./matrices.js";
 import { productOptions } from "./options.js";
 
@@ -13,6 +12,7 @@ import { productOptions } from "./options.js";
 
 /** @param {App} app @param {HTMLElement} root */
 export function setup(app, root) {
+  const { bundle, device } = app;
   const [a, b] = [operand(app, "A"), operand(app, "B")];
   const options = productOptions(app);
   const [ops] = all("select", "multiply-op");
@@ -50,18 +50,20 @@ export function setup(app, root) {
     const [left, right] = [flips.a ? transposed(x) : x, flips.b ? transposed(y) : y];
     const { dtype, options: asked, epilogue } = options.asked(left.rows, right.columns);
     const problem = problemOf(left.as(dtype), right.as(dtype));
-    const [c, took] = await timed(app, () => app.device.matmul(x.as(dtype), y.as(dtype), asked));
+    const [c, took] = await timed(app, () => device.matmul(x.as(dtype), y.as(dtype), asked));
     say(message, "Checking on the CPU …");
-    const rounding = app.bundle.index.dtypes[c.dtype];
+    const rounding = bundle.index.dtypes[c.dtype];
     const checker = new Checker(left.as(dtype), right.as(dtype), rounding, epilogue);
     const error = await checker.error(c);
     const bound = errorBound(problem.k, c.dtype, rounding, epilogue?.activation);
-    const { label } = kernelOf(app, problem, asked, epilogue);
-    const words = `C is ${c.rows}×${c.columns} ${c.dtype}, computed by ${label} in ${took}.`;
+    const { core, choices } = device;
+    const { alpha = 1, per: bias = "", activation = "" } = epilogue ?? {};
+    const [out_dtype, precision] = [core.dtype_of(c.dtype), asked.precision ?? "highest"];
+    const more = { out_dtype, precision, alpha, bias, activation };
+    const finished = dataclasses.replace(bundle.problem(problem), more);
+    const how = `by ${device.choose(core.attainable(finished, choices.described)).label} in ${took}`;
     const scale = epilogue ? "(|alpha||A||B| + |bias|)" : "|A||B|";
-    const check = `${checker.scope} ${within(error, scale, bound)}`;
-    const file = `product-${c.rows}x${c.columns}`;
-    show(app, message, result, { right: error <= bound, words, file, npy: () => toNpy(c), check, c });
+    show(app, message, result, { c, how, scope: checker.scope, error, bound, scale });
   }
 
   /** @param {Matrix | NpyFile} x @param {Matrix | NpyFile} y */
@@ -71,25 +73,7 @@ export function setup(app, root) {
       say(message, `Multiplying … ${done} of ${total} pieces`);
     const work = () => multiplyFiles(app, [x, y], options.asked(x.rows, y.columns), progress);
     const [{ c, checked, error, bound }, took] = await timed(app, work, "files and check");
-    const words = `C is ${c.rows}×${c.columns} ${c.dtype}, computed piece by piece in ${took}.`;
-    const check = `${checked} elements ${within(error, "|alpha||A||B|", bound)}`;
-    const file = `product-${c.rows}x${c.columns}`;
-    show(app, message, result, { right: error <= bound, words, file, npy: () => c.blob, check });
+    const check = { scope: `${checked} elements`, error, bound, scale: "|alpha||A||B|" };
+    show(app, message, result, { c, how: `piece by piece in ${took}`, ...check });
   }
-}
-
-/** @param {number} error @param {string} scale of errors @param {number} bound */
-const within = (error, scale, bound) =>
-  `compared; largest error ÷ ${scale} is ${exponent(error)}; rounding explains up to ${exponent(bound)}`;
-
-/**
- * The kernel that `matmul()` chooses for a product of dense matrices, as those uploaded from host memory are.
- * @param {App} app @param {import("../webmm.js").Problem} p @param {import("../engine/device.js").MatmulOptions} asked @param {import("../check.js").Epilogue} [epilogue]
- */
-function kernelOf({ device, bundle }, p, { outDtype, precision = "highest" }, epilogue) {
-  const { core } = bundle;
-  const plain = call(core.gemm, [p.m, p.n, p.k], { dtype: p.dtype, out_dtype: outDtype ?? null, precision });
-  const { alpha = 1, per: bias = "", activation = "" } = epilogue ?? {};
-  const finished = dataclasses.replace(plain, { alpha, bias, activation });
-  return device.choose(/** @type {any} */ (core.attainable(finished, device.choices.described)));
 }

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from webmm.choose import candidates, nothing_for
 from webmm.choose.model import Model
 from webmm.choose.tuned import engine_of_record
+from webmm.errors import UnsupportedError
 from webmm.kernels import kernel_class
 from webmm.kernels.base import Capabilities, Kernel, MatrixShape
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
@@ -22,6 +23,7 @@ from webmm.problems.base import Problem
 from webmm.text import nbytes
 from webmm.wgsl.render import MATRIX_UNITS
 
+LARGEST = 2**31 - 4096  # bytes of an array in browsers
 UNITS = MATRIX_UNITS["tint"]
 SWITCH = "Chromium offers it with --enable-unsafe-webgpu, on GPUs with matrix units"
 PACKED_DOT = "packed_4x8_integer_dot_product"  # the WGSL feature with dot4U8Packed and dot4I8Packed
@@ -223,6 +225,14 @@ def stage_for(name: str, problem: Problem | None, browser: Browser) -> Kernel[An
     """Return a stage of float products as the page shows it: on GPUs as the choice makes it for `problem`, if given."""
     cls = kernel_class(name, "gemm")
     return light(cls) if browser.info.kind == "cpu" else _made(cls, problem, browser)
+
+
+def check_random(rows: int, columns: int, device: Capabilities) -> None:
+    """Raise UnsupportedError if a float32 matrix of random numbers is too large for a device, or for an array."""
+    limits = device.limits
+    most = min(limits["max-storage-buffer-binding-size"], limits["max-buffer-size"], LARGEST)
+    if (size := 4 * rows * columns) > most:
+        raise UnsupportedError(f"{rows}×{columns} needs {size:,} bytes; {device.name} allows {most:,} per matrix")
 
 
 def fitted(kernel: Kernel[Any], problem: Problem, browser: Browser) -> Kernel[Any]:

@@ -49,8 +49,8 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.kernels.traffic": ("moved",),
     "webmm.kernels.subgroups": ("pinned",),
     "webmm.page.browser": (
-        *("adapter_of", "asking", "browser_of", "first_able", "fitted", "introduced", "is_coarse", "refused"),
-        *("spelled", "spellings", "stage_for"),
+        *("adapter_of", "asking", "browser_of", "check_random", "first_able", "fitted", "introduced", "is_coarse"),
+        *("refused", "spelled", "spellings", "stage_for"),
     ),
     "webmm.page.documents": ("records_of",),
     "webmm.page.labels": ("size_of", "speed_of", "unit_of"),

@@ -49,9 +49,10 @@ def html(chapter: Chapter) -> str:
 
 def _links(before: Chapter | None, after: Chapter | None) -> str:
     """Return links to the chapters before and after one."""
-    around = [(each, *words) for each, *words in ((before, "Previous", "prev"), (after, "Next", "next")) if each]
     links = (
-        f'<a href="#explain/{each.name}" rel="{rel}">{words}: {escape(each.title)}</a>' for each, words, rel in around
+        f'<a href="#explain/{each.name}" rel="{rel}">{words}: {escape(each.title)}</a>'
+        for each, words, rel in ((before, "Previous", "prev"), (after, "Next", "next"))
+        if each
     )
     return f'<nav class="row" aria-label="Chapters">{"".join(links)}</nav>'
 

@@ -66,7 +66,7 @@ def translation(found: Any, target: str, written: bool) -> tuple[str, str]:
     `found` is None for a stage without a document, and `written` tells whether any stage has one. This function is in
     the translated subset (docs/page.md): the document is JavaScript's there.
     """
-    texts = [getattr(each, target, None) for each in found.dispatches] if found else []
+    texts: list[Any] = [getattr(each, target, None) for each in found.dispatches] if found else []
     if texts and all(texts):
         by = f"{target} written by naga {found.naga} for this stage with its default tile sizes, on {found.problem}."
         return "\n".join(texts), by
