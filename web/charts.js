@@ -39,16 +39,7 @@ export class Bars {
 
 /** @param {RunRecord[]} records of one problem @param {string} caption @returns {HTMLElement} a table of all measured values */
 export function tableOf(records, caption) {
-  const described = results(records, changes);
+  const described = results(records);
   const more = span("narrow", `. Swipe the table for ${described.heads.slice(4).join(", ")}.`);
   return div("card", h("p", { class: "hint" }, caption, more), scrolled(caption, table(described)));
 }
-
-const SHOWN = new Set(["dot", "size", "tile", "bm", "bn", "bk", "tm", "tn", "wx", "wy", "lanes"]);
-
-/** @param {RunRecord} record @returns {string} the settings of its kernel that a table shows */
-const changes = ({ kernel, config }) =>
-  Object.entries(config)
-    .filter(([name]) => SHOWN.has(name) || kernel.includes(".")) // a visitor's own text has a point
-    .map(([name, value]) => `${name}\u00a0${value}`)
-    .join(" · ");

@@ -29,7 +29,7 @@ declare module "*/bundle/core.js" {
   export function explained(records: RunRecord[]): string;
   export function fastest(records: RunRecord[]): RunRecord | null;
   export function found(records: RunRecord[], labels: string[], stopped: boolean): string;
-  export function results(records: RunRecord[], settings: (record: RunRecord) => string): Table;
+  export function results(records: RunRecord[]): Table;
   export function step(op: string, name: string, label: string, summary: string, dtype: string): Step;
 }
 declare module "*/bundle/drawings.js" {

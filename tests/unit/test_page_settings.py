@@ -160,7 +160,7 @@ def test_bars_are_compared_with_the_first_stage_and_the_one_before() -> None:
         shown = tables.bars([slow, fast, failed, best], steps, state)
         assert [(bar.status, bar.value) for bar in shown[4:]] == expected
         assert {bar.note for bar in shown[4:]} == {"summary"}
-    table = tables.results([slow, failed, best], lambda r: "")
+    table = tables.results([slow, failed, best])
     assert [row.name for row in table.rows] == ["tile_2d", "naive", "shared"]
     assert [row.status for row in table.rows] == ["", "", "skipped"]
     assert tables.found([slow, best], ["a", "b"], True) == "Stopped. Fastest: b at 8 GFLOP/s on 64³."

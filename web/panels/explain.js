@@ -4,7 +4,7 @@ import { Bench, taskOf } from "../bench.js";
 import { size_of } from "../bundle/core.js";
 import { intensity, legend, owner_of, pictured } from "../bundle/drawings.js";
 import { change, nearest, offered, outcome, suited } from "../bundle/panels.js";
-import { all, bind, byId, drawn, h, numbered, options, say, span } from "../dom.js";
+import { all, bind, byId, drawn, h, numbered, options, span } from "../dom.js";
 import { ablation } from "./ablate.js";
 import { chapterView } from "./chapter.js";
 import { codeView } from "./code.js";
@@ -193,11 +193,9 @@ export function setup(app, root) {
 
   async function measure() {
     const chosen = kernel;
-    say(message, `Running ${chosen.label} at ${size_of(taskOf(problem()))} …`);
-    await app.attempt(run, message, async () => {
-      const record = await measuring()(chosen);
-      app.tell(message, outcome(record, chosen.label));
-    });
+    const words = `Running ${chosen.label} at ${size_of(taskOf(problem()))} …`;
+    const work = async () => app.tell(message, outcome(await measuring()(chosen), chosen.label));
+    await app.attempt(run, message, work, { words });
     run.disabled = refused() !== null;
   }
 
@@ -211,8 +209,7 @@ export function setup(app, root) {
       const earlier = app.runs.find(({ name }) => name === RUN)?.records ?? [];
       app.addRun(RUN, [record, ...earlier]);
       app.showBest(record, chosen.label);
-      if (chosen === kernel && size === sizes.value && dtype === dtypes.value)
-        traffic.show(chosen, on.problem(size, dtype), record.gflops);
+      traffic.show(kernel, problem(), speed());
       return record;
     };
   }

@@ -25,6 +25,7 @@ export function setup(app, root) {
   const reported = new Map();
   let subject = products(app);
 
+  const saveRecords = () => download("webmm-ladder.json", toJson(records), "application/json");
   bind(root, { start, saveRecords, saveReport });
   choosing(ops, subjects(app).ladders, message, show, [run]);
   show(subject);
@@ -112,9 +113,5 @@ export function setup(app, root) {
       download("webmm-report.json", await made.report(app, [...reported.values()].flat()), "application/json");
       message.replaceChildren(...made.contents(app));
     });
-  }
-
-  function saveRecords() {
-    download("webmm-ladder.json", toJson(records), "application/json");
   }
 }

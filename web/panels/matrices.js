@@ -11,6 +11,7 @@ import { Matrix, ProblemError, inWords, parseCsv, parseNpy, toCsv, toNpy } from 
 const PICTURE = 384; // width and height of the heat map in pixels, at most
 const EXAMPLES = { A: "1, 2, 3\n4, 5, 6", B: "1, 0\n0, 1\n2, 2", X: "1, 2, 3, 4\n0.5, -1, 2, 0" };
 const SEEDS = { A: 1, B: 2, X: 3 };
+const RANDOM = "random, from −0.5 to 0.5";
 
 /** Compute a result. @template T @param {App} app @param {() => Promise<T>} work @param {string} [included] in its time, which is in words @returns {Promise<[result: T, took: string]>} */
 export async function timed({ device: { pipelines } }, work, included = "upload and download") {
@@ -59,7 +60,8 @@ export function operand(app, name) {
   const [text] = all("textarea", `${id}-text`);
   const [about] = all("p", `${id}-about`);
   text.value = EXAMPLES[name];
-  bind(element, { typed: () => take(null), read: () => open(file.files?.[0]), random });
+  const open = (/** @type {File | undefined} */ source) => source && load(source.name, () => read(source));
+  bind(element, { typed: () => take(null), read: () => open(file.files?.[0]), random: () => load(RANDOM, random) });
   element.ondragover = (event) => event.preventDefault();
   element.ondrop = (event) => {
     event.preventDefault();
@@ -74,40 +76,35 @@ export function operand(app, name) {
     if (matrix) text.value = preview(matrix);
   }
 
-  /** @param {unknown} error */
-  function refuse(error) {
-    loaded = null;
-    say(about, inWords(error), true);
-    text.value = "";
-  }
-
-  /** @param {File | undefined} source */
-  async function open(source) {
-    if (!source) return;
+  /** Take the matrix that `make` returns, or say why there is none. @param {string} words @param {() => Promise<Matrix | NpyFile>} make */
+  async function load(words, make) {
     try {
-      take(await read(source), source.name);
+      take(await make(), words);
     } catch (error) {
-      const known = error instanceof ProblemError;
-      refuse(known ? error : new ProblemError(`${source.name} could not be read: ${inWords(error)}`));
+      take(null);
+      say(about, inWords(error), true);
+      text.value = "";
     }
   }
 
   /** @param {File} source */
   async function read(source) {
-    if (!source.name.toLowerCase().endsWith(".npy")) return parseCsv(await source.text());
-    if (source.size <= app.device.memory / 4) return parseNpy(await source.arrayBuffer());
-    return (await import("./large.js")).opened(source);
+    try {
+      if (!source.name.toLowerCase().endsWith(".npy")) return parseCsv(await source.text());
+      if (source.size <= app.device.memory / 4) return parseNpy(await source.arrayBuffer());
+      return await (await import("./large.js")).opened(source);
+    } catch (error) {
+      if (error instanceof ProblemError) throw error;
+      throw new ProblemError(`${source.name} could not be read: ${inWords(error)}`);
+    }
   }
 
-  function random() {
-    try {
-      const [m, n] = [Number(rows.value), Number(columns.value)];
-      check_random(m, n, app.device.capabilities);
-      take(Matrix.random(m, n, seed), "random, from −0.5 to 0.5");
-      seed += 2;
-    } catch (error) {
-      refuse(error);
-    }
+  async function random() {
+    const [m, n] = [Number(rows.value), Number(columns.value)];
+    check_random(m, n, app.device.capabilities);
+    const made = Matrix.random(m, n, seed);
+    seed += 2;
+    return made;
   }
 
   async function matrix() {

@@ -27,7 +27,7 @@ export function setup(app, root) {
 
   for (const input of sizes) input.value = device.info.kind === "cpu" ? "128" : "1024";
   dtypes.append(...options(available(app)));
-  bind(root, { search, saveRecords, share, load });
+  bind(root, { search, share, load, save: () => download("webmm-records.json", toJson(records), "application/json") });
   comparison(app);
 
   async function search() {
@@ -108,10 +108,6 @@ export function setup(app, root) {
       say(message, `${chosen.name}: ${inWords(error)}`, true);
     }
     file.value = "";
-  }
-
-  function saveRecords() {
-    download("webmm-records.json", toJson(records), "application/json");
   }
 }
 

@@ -186,7 +186,7 @@ const METHODS = {
   extend: (x, values) => void x.push(...iter(values)),
   get: (x, key, other = null) => (x.has(key) ? x.get(key) : other),
   index: (x, value) => x.findIndex((/** @type {any} */ each) => eq(each, value)),
-  items: (x) => [...x.entries()],
+  items: (x) => (x.entries ? [...x.entries()] : Object.entries(x)), // a record's settings are a plain object
   keys: (x) => [...x.keys()],
   pop: (x, index = -1) => x.splice(index, 1)[0],
   removeprefix: (x, start) => (x.startsWith(start) ? x.slice(start.length) : x),

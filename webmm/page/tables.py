@@ -16,6 +16,7 @@ from webmm.measure.records import Record
 from webmm.page.labels import size_of, speed_of, unit_of
 from webmm.text import exponent, figures, percent
 
+SETTINGS = ("dot", "size", "tile", "bm", "bn", "bk", "tm", "tn", "wx", "wy", "lanes")  # that a table shows
 MOST = 8  # rows and columns of a matrix that are shown
 
 
@@ -122,18 +123,24 @@ def _bar(records: Sequence[Record], follows: str, best: Record | None) -> Bar:
     return Bar(status, record.gflops / best.gflops, figures(speed_of(record)), " · ".join(notes) or "checked")
 
 
-def results(records: Sequence[Record], settings: Callable[[Record], str]) -> Table:
-    """Return all measured values of records of one problem; `settings` returns what is said of a kernel."""
+def results(records: Sequence[Record]) -> Table:
+    """Return all measured values of records of one problem."""
     called = any(getattr(record, "call_us", None) for record in records)
     best = fastest(records)
     rows = [
-        Row(r.kernel, settings(r), _measured(r, called), best=r is best)
+        Row(r.kernel, _settings(r), _measured(r, called), best=r is best)
         if r.status == "ok"
-        else Row(r.kernel, settings(r), (), status=r.status, reason=r.reason or "")
+        else Row(r.kernel, _settings(r), (), status=r.status, reason=r.reason or "")
         for r in sorted(records, key=lambda r: -1 if r.gflops is None else r.gflops, reverse=True)
     ]
     call = ["Call"] if called else []
     return Table(("Kernel", unit_of(records[0]), "Median", "Best", *call, "Error", "Bound"), rows)
+
+
+def _settings(record: Record) -> str:
+    """Return the settings of a kernel that a table shows: all of a visitor's own text, whose name has a point."""
+    shown = [(name, value) for name, value in record.config.items() if name in SETTINGS or "." in record.kernel]
+    return " · ".join(f"{name}\u00a0{value}" for name, value in shown)
 
 
 def _measured(record: Any, called: bool) -> list[str]:
