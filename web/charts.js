@@ -6,30 +6,22 @@ import { byId, div, h, scrolled, span, table } from "./dom.js";
 /** @import { RunRecord } from "./webmm.js" */
 /** A `Step` of webmm/page/tables.py. @typedef {import("./bundle/core.js").Step} Step */
 
-/** A bar chart with one bar per stage, updated as records arrive. */
-export class Bars {
-  /** @type {Step[]} */
-  #steps = [];
-  /** @type {HTMLElement[]} */
-  #rows = [];
-
-  /** @param {Step[]} steps of a ladder that waits */
-  show(steps) {
-    this.#steps = steps;
-    this.#rows = steps.map(({ label, summary, branch, href }) => {
-      const inward = branch.replaceAll(" ", "\u2002");
-      const name = h("span", { class: "name", title: summary }, inward, h("a", { href }, label));
-      return h("li", { "data-kernel": label }, name, span("track", span("bar")), span("value"), span("note"));
-    });
-    byId("ladder-bars").replaceChildren(...this.#rows);
-    this.update([], "waiting");
-  }
+/** Show a bar for each stage. @param {Step[]} steps of a ladder that waits @returns what shows its records as they arrive */
+export function barChart(steps) {
+  const rows = steps.map(({ label, summary, branch, href }) => {
+    const inward = branch.replaceAll(" ", "\u2002");
+    const name = h("span", { class: "name", title: summary }, inward, h("a", { href }, label));
+    return h("li", { "data-kernel": label }, name, span("track", span("bar")), span("value"), span("note"));
+  });
+  byId("ladder-bars").replaceChildren(...rows);
+  draw([], "waiting");
+  return draw;
 
   /** @param {RunRecord[]} records of one size, in the order of the stages @param {"waiting" | "running" | "finished"} state */
-  update(records, state) {
-    for (const [i, { status, value, share, note }] of bars(records, this.#steps, state).entries()) {
-      const [, { firstElementChild: bar }, figure, words] = this.#rows[i].children;
-      this.#rows[i].dataset.status = status;
+  function draw(records, state) {
+    for (const [i, { status, value, share, note }] of bars(records, steps, state).entries()) {
+      const [, { firstElementChild: bar }, figure, words] = rows[i].children;
+      rows[i].dataset.status = status;
       /** @type {HTMLElement} */ (bar).style.setProperty("--share", String(share));
       figure.textContent = value;
       words.textContent = note;

@@ -50,7 +50,11 @@ declare module "*/bundle/panels.js" {
   type Run = { name: string; records: RunRecord[] };
   type Row = import("./bundle/core.js").Row;
   type Table = import("./bundle/core.js").Table;
-  export function ablation(changes: string[], records: (RunRecord | null)[], label: string): Row[];
+  export function ablation(
+    changes: [words: string, alone: Python | null][],
+    records: RunRecord[],
+    label: string,
+  ): Row[];
   export function best_of(records: RunRecord[]): string;
   export function best_so_far(records: RunRecord[]): string;
   export function change(wgsl: string): string;

@@ -1,6 +1,6 @@
 /** The page: opens the device, describes it, and loads the panels. */
 
-import { byId, h, markup, say, systemName } from "./dom.js";
+import { byId, h, markup, options, say, systemName } from "./dom.js";
 import { Bench, Operands } from "./bench.js";
 import { fromFragment, fromJson, toJson } from "./records.js";
 import { Device, DeviceLostError, Matrix, NoAdapterError, UnsupportedError, inWords } from "./webmm.js";
@@ -35,6 +35,13 @@ export class App extends EventTarget {
     return this.device.bundle;
   }
 
+  /** The element types that the device supports. @returns {string[]} */
+  get dtypes() {
+    const every = Object.entries(this.bundle.index.dtypes);
+    const supported = every.filter(([, { features }]) => features.every((each) => this.device.features.has(each)));
+    return supported.map(([name]) => name);
+  }
+
   /** The rates of the device, measured once; null if that failed. */
   async roofline() {
     try {
@@ -56,6 +63,7 @@ export class App extends EventTarget {
       const loading = import(`./panels/${name}.js`);
       const [{ setup }, html] = await Promise.all([loading, markup(name)]);
       byId(name).innerHTML = html;
+      for (const list of byId(name).querySelectorAll("[data-dtypes]")) list.append(...options(this.dtypes));
       setup(this, byId(name));
     } catch (error) {
       this.#panels.delete(name); // the next attempt loads it again
@@ -85,12 +93,12 @@ export class App extends EventTarget {
     byId("status").textContent = words;
   }
 
-  /** Run one task on the GPU at a time, so that measurements do not disturb each other. @param {() => Promise<unknown>} work */
+  /** Run one task on the GPU at a time, so that measurements do not disturb each other. @template T @param {() => Promise<T>} work */
   async exclusively(work) {
     if (this.#busy) throw new UnsupportedError("the GPU is busy with another measurement or product; stop it or wait");
     this.#busy = true;
     try {
-      await work();
+      return await work();
     } finally {
       this.#busy = false;
     }

@@ -125,7 +125,7 @@ def test_gains_outcomes_and_changes_in_words() -> None:
 
 def test_changes_of_a_kernel_alone_and_together() -> None:
     base, first, both = (record("tile_2d", 8, gflops) for gflops in (2.0, 3.0, 4.0))
-    rows = runs.ablation(["tm 4 → 2", "wx 16 → 8"], [base, first, None, both], "tile_2d")
+    rows = runs.ablation([("tm 4 → 2", Tile2D(tm=2)), ("wx 16 → 8", None)], [base, first, both], "tile_2d")
     assert [(row.name, row.cells) for row in rows] == [
         ("tile_2d", ("2 GFLOP/s", "1 ×")),
         ("tm 4 → 2", ("3 GFLOP/s", "1.5 ×")),

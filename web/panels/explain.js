@@ -9,7 +9,7 @@ import { ablation } from "./ablate.js";
 import { chapterView } from "./chapter.js";
 import { codeView } from "./code.js";
 import { stepsView } from "./steps.js";
-import { choosing, products, subjects } from "./subjects.js";
+import { choosing, products } from "./subjects.js";
 import { trafficView } from "./traffic.js";
 
 /** @import { App } from "../main.js" */
@@ -21,7 +21,6 @@ const RUN = "stages run in Explain, this browser";
 /** @param {App} app @param {HTMLElement} root */
 export function setup(app, root) {
   const { bundle, device } = app;
-  const choices = subjects(app).explained;
   let subject = products(app);
   let kernel = subject.kernel(subject.first, "", "");
   let standard = kernel; // the configuration that the stage was opened with
@@ -37,7 +36,7 @@ export function setup(app, root) {
   const traffic = trafficView(app);
   const code = codeView(app);
   const steps = stepsView();
-  const ablate = ablation(app, measuring);
+  const ablate = ablation(app, measured);
   const chapter = chapterView(app, {
     runs: (name, ...names) =>
       subject.checked && subject.op === name && names.every((each) => subject.stages.includes(each)),
@@ -45,7 +44,7 @@ export function setup(app, root) {
   });
 
   bind(root, { measure, moved });
-  choosing(op, choices, message, (chosen) => {
+  const choices = choosing(app, "explain", message, (chosen) => {
     offer(chosen);
     void tell(`${subject.op}/${kernel.name}`);
   });
@@ -75,7 +74,7 @@ export function setup(app, root) {
     const [name, stage] = place.split("/");
     const has = (/** @type {Subject} */ each) => each.op === name && each.stages.includes(stage);
     for (let i = 0; i < choices.length && bundle.index.ops.includes(name) && !has(subject); i++) {
-      const other = await choices[i].load().catch(() => null); // offline, and not cached
+      const other = await choices[i]().catch(() => null); // offline, and not cached
       if (place !== app.place) return;
       if (!other || !has(other)) continue;
       op.selectedIndex = i;
@@ -194,38 +193,37 @@ export function setup(app, root) {
   async function measure() {
     const chosen = kernel;
     const words = `Running ${chosen.label} at ${size_of(taskOf(problem()))} …`;
-    const work = async () => app.tell(message, outcome(await measuring()(chosen), chosen.label));
+    const work = async () => {
+      const [record] = await measured([chosen]);
+      app.tell(message, outcome(record, chosen.label));
+    };
     await app.attempt(run, message, work, { words });
     run.disabled = refused() !== null;
   }
 
-  /** How to measure kernels on the problem that is chosen now; their records are kept for the chapters. */
-  function measuring() {
+  /** Measure kernels on the problem that is chosen now; their records are kept for the chapters. @param {Kernel[]} kernels @param {(kernel: Kernel) => unknown} [announce] called before each @returns {Promise<RunRecord[]>} */
+  async function measured(kernels, announce) {
     const [on, size, dtype] = [subject, sizes.value, dtypes.value];
     const bench = new Bench(device, { limit: 2 });
-    return async (/** @type {Kernel} */ chosen) => {
-      const record = await bench.measure(chosen, on.load(size, dtype));
-      if (record.status !== "ok") return record;
-      const earlier = app.runs.find(({ name }) => name === RUN)?.records ?? [];
-      app.addRun(RUN, [record, ...earlier]);
-      app.showBest(record, chosen.label);
+    const records = [];
+    for (const each of kernels) {
+      announce?.(each);
+      const record = await bench.measure(each, on.load(size, dtype));
+      records.push(record);
+      if (record.status !== "ok") continue;
+      app.addRun(RUN, [record, ...(app.runs.find(({ name }) => name === RUN)?.records ?? [])]);
+      app.showBest(record, each.label);
       traffic.show(kernel, problem(), speed());
-      return record;
-    };
+    }
+    return records;
   }
 
   /** Measure a stage and the one that it follows. @param {string} name @param {string} follows @returns {Promise<string>} why there is no measurement, or "" */
   async function measureBoth(name, follows) {
-    let words = "";
-    const measured = measuring();
     const kernels = [follows, name].map((stage) => subject.kernel(stage, sizes.value, dtypes.value));
-    await app.exclusively(async () => {
-      for (const each of kernels) {
-        const record = await measured(each);
-        if (record.status !== "ok") words = `${each.name}: ${record.reason}`;
-      }
-    });
-    return words;
+    const records = await app.exclusively(() => measured(kernels));
+    const failed = records.findLast(({ status }) => status !== "ok");
+    return failed ? `${failed.kernel}: ${failed.reason}` : "";
   }
 }
 

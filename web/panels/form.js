@@ -1,10 +1,9 @@
 /** The form of an op of one array: the visitor's X, along its rows; the op's row checks the result. */
 
-import { all, byId, options, say } from "../dom.js";
+import { all, byId, say } from "../dom.js";
 import { compared, rowCase } from "../exhibits.js";
 import { Matrix, UnsupportedError } from "../webmm.js";
 import { operand, show, timed } from "./matrices.js";
-import { available } from "./subjects.js";
 
 /** @import { App } from "../main.js" */
 
@@ -16,7 +15,6 @@ export function opForm(app) {
   const [run] = all("button", "form-run");
   const [message] = all("p", "form-message");
   const result = byId("form-result");
-  dtype.append(...options(available(app)));
   return (name) => {
     say(message, "");
     result.replaceChildren();

@@ -5,7 +5,6 @@ import { size_of, step } from "../bundle/core.js";
 import { numbered } from "../dom.js";
 import { rowCase } from "../exhibits.js";
 import { PreparedCase } from "../prepared.js";
-import { available } from "./subjects.js";
 
 /** @import { App } from "../main.js" */
 /** @import { Known } from "../prepared.js" */
@@ -17,13 +16,13 @@ function usual({ device }, { length }) {
   return () => (device.info.kind === "cpu" ? [second, 0] : [length - 1, second]);
 }
 
-/** @param {App} app @param {number} number in index.ladders @returns {Promise<Subject>} problems whose results are known from Python, for this kind of device */
+/** @param {App} app @param {number} number of the ladder @returns {Promise<Subject>} problems whose results are known from Python, for this kind of device */
 export async function known(app, number) {
   const { device, bundle } = app;
   /** @type {{title: string, others: string[], gpu: Known[], cpu: Known[]}[]} */
   const ladders = (await bundle.module("ladders.js")).default;
   const { others, ...problems } = ladders[number];
-  const [floats, supported] = [bundle.index.dtypes, available(app)]; // others, such as float64, are made of integers
+  const [floats, supported] = [bundle.index.dtypes, app.dtypes]; // others, such as float64, are made of integers
   const able = (/** @type {string} */ dtype) => !(dtype in floats) || supported.includes(dtype);
   const all = problems[device.info.kind].filter(({ problem }) => able(problem.dtype.name));
   const cases = all.map((each) => new PreparedCase(device, each, all));
@@ -54,7 +53,7 @@ export async function known(app, number) {
   };
 }
 
-/** @param {App} app @param {number} number in index.shown @returns {Promise<Subject>} stages of an op, on problems with random inputs that its row checks */
+/** @param {App} app @param {number} number in `SHOWN` @returns {Promise<Subject>} stages of an op, on problems with random inputs that its row checks */
 export async function exhibited(app, number) {
   const { device, bundle } = app;
   const { op, exhibit, checked } = (await bundle.module("ops.js")).SHOWN[number];
@@ -76,7 +75,7 @@ export async function exhibited(app, number) {
     first: stages[0],
     sizes,
     usual: usual(app, sizes),
-    dtypes: available(app).filter(suits),
+    dtypes: app.dtypes.filter(suits),
     problem,
     kernel,
     kernels: () => stages.map(kernel),

@@ -2,10 +2,10 @@
 
 import { Bench, ladder, taskOf } from "../bench.js";
 import { explained, found, size_of, speed_of, unit_of } from "../bundle/core.js";
-import { Bars, tableOf } from "../charts.js";
+import { barChart, tableOf } from "../charts.js";
 import { all, bind, byId, download, drawn, h, options, say } from "../dom.js";
 import { toJson } from "../records.js";
-import { choosing, products, subjects } from "./subjects.js";
+import { choosing, products } from "./subjects.js";
 
 /** @import { App } from "../main.js" */
 /** @import { RunRecord, Roofline } from "../webmm.js" */
@@ -18,16 +18,17 @@ export function setup(app, root) {
   const [message, axis] = all("p", "ladder-message", "ladder-axis");
   const [progress] = all("progress", "ladder-progress");
   const details = byId("ladder-details");
-  const bars = new Bars();
   /** @type {RunRecord[]} */
   let records = [];
   /** @type {Map<string, RunRecord[]>} the ladders of matrix products on this device, by size and element type: what a report has */
   const reported = new Map();
   let subject = products(app);
+  /** @type {ReturnType<typeof barChart>} */
+  let draw;
 
   const saveRecords = () => download("webmm-ladder.json", toJson(records), "application/json");
   bind(root, { start, saveRecords, saveReport });
-  choosing(ops, subjects(app).ladders, message, show, [run]);
+  choosing(app, "ladder", message, show, [run]);
   show(subject);
   app.addEventListener("speed", () => ([sizes.selectedIndex] = subject.usual()));
 
@@ -45,14 +46,14 @@ export function setup(app, root) {
   function clear() {
     records = [];
     details.replaceChildren();
-    bars.show(subject.steps);
+    draw = barChart(subject.steps);
   }
 
   async function start() {
     clear();
     const locked = [run, ops, sizes, dtypes, save, report];
     await app.attempt(locked, message, (signal) => runLadder(new Bench(device, { signal })), { stop, progress });
-    bars.update(records, "finished");
+    draw(records, "finished");
     save.disabled = records.length === 0;
     report.disabled = reported.size === 0;
   }
@@ -64,7 +65,7 @@ export function setup(app, root) {
     const load = () => subject.load(size, dtype);
     progress.max = kernels.length;
     const announce = (/** @type {string} */ words) => {
-      bars.update(records, "running");
+      draw(records, "running");
       say(message, words);
     };
     say(message, "Preparing the operands …");
@@ -72,7 +73,7 @@ export function setup(app, root) {
       records.push(record);
       app.showBest(record, kernels[records.length - 1].label);
       progress.value = records.length;
-      bars.update(records, "waiting");
+      draw(records, "waiting");
     }
     const stopped = Boolean(bench.signal?.aborted);
     if (!stopped && records.some((r) => r.status === "ok")) {
@@ -88,7 +89,7 @@ export function setup(app, root) {
     const peak = unit_of(subject) === "GB/s" ? gbytes : gflops;
     const share = (/** @type {RunRecord} */ r) => r.gflops && speed_of(r) / peak;
     records = records.map((r, i) => ({ ...r, peak_fraction: kernels[i].matrix ? null : share(r) }));
-    bars.update(records, "waiting");
+    draw(records, "waiting");
     if (ops.value !== "0") return;
     const { roofline_of } = await import("../bundle/drawings.js");
     const chart = drawn(roofline_of(records, gflops, gbytes), "roofline");

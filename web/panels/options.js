@@ -2,7 +2,6 @@
 
 import { all, byId, options as listed } from "../dom.js";
 import { HostArray, Matrix, ProblemError, inWords, parseCsv } from "../webmm.js";
-import { available } from "./subjects.js";
 
 /** @import { DType } from "../webmm.js" */
 /** @import { MatmulOptions } from "../engine/device.js" */
@@ -15,9 +14,6 @@ export function productOptions(app) {
   const [activation, precision] = all("select", "multiply-activation", "multiply-precision");
   const [flipA, flipB] = all("input", "multiply-transpose-a", "multiply-transpose-b");
   const [alpha, values] = all("input", "multiply-alpha", "multiply-bias-values");
-  const types = available(app);
-  dtype.append(...listed(types));
-  out.append(...listed(types));
   activation.append(...listed([...app.bundle.core.ACTIVATIONS.keys()]));
   bias.oninput = () => (byId("multiply-bias-field").hidden = bias.value === "");
   return { asked, call, flips: () => ({ a: flipA.checked, b: flipB.checked }) };

@@ -22,7 +22,6 @@ export function setup(app, root) {
   const result = byId("own-result");
   const subject = products(app);
 
-  dtypes.append(...options(subject.dtypes));
   sizes.append(...options(subject.sizes.slice(0, -2)));
   sizes.value = device.info.kind === "cpu" ? "128" : "1024";
   stages.append(...options(subject.stages));

@@ -2,7 +2,7 @@
 
 import { Operands } from "../bench.js";
 import { size_of, step } from "../bundle/core.js";
-import { numbered, options, say } from "../dom.js";
+import { all, numbered, options, say } from "../dom.js";
 import { inWords } from "../webmm.js";
 
 /** @import { App } from "../main.js" */
@@ -20,43 +20,37 @@ import { inWords } from "../webmm.js";
  *   load: (size: string, dtype: string) => Promise<Inputs>, checked: boolean,
  * }} Subject
  */
-/** @typedef {{title: string, load: () => Promise<Subject>}} Choice */
 
 const SIZES = [64, 128, 256, 512, 1024, 2048, 4096, 8192];
 const UNEVEN = [333, 257, 129]; // divided by no tile
 
-/** @param {App} app @returns {{ladders: Choice[], explained: Choice[]}} the subjects of the ladder, and of the Explain panel */
-export function subjects(app) {
-  const { ladders, explained, shown } = app.bundle.index;
-  const product = { title: "Matrix product", load: async () => products(app) };
-  const late = () => import("./known.js");
-  const known = ladders.map((title, i) => ({ title, load: async () => (await late()).known(app, i) }));
-  const exhibits = shown.map(([title], i) => ({ title, load: async () => (await late()).exhibited(app, i) }));
-  return {
-    ladders: [product, ...known, ...exhibits.filter((_, i) => shown[i][1])],
-    explained: [product, ...explained.map((i) => known[i]), ...exhibits],
-  };
-}
-
 /**
- * Let a list choose among subjects; the first takes the place of one that cannot be loaded. Meanwhile `others` are disabled, too.
- * @param {HTMLSelectElement} list @param {Choice[]} choices @param {HTMLElement} message @param {(subject: Subject) => unknown} show
- * @param {HTMLButtonElement[]} [others]
+ * Let a panel's list choose among its subjects; the first takes the place of one that cannot be loaded. Meanwhile `others` are disabled, too.
+ * @param {App} app @param {"ladder" | "explain"} panel @param {HTMLElement} message @param {(subject: Subject) => unknown} show
+ * @param {HTMLButtonElement[]} [others] @returns {(() => Promise<Subject>)[]} what loads them
  */
-export function choosing(list, choices, message, show, others = []) {
+export function choosing(app, panel, message, show, others = []) {
+  const [list] = all("select", `${panel}-op`);
   const lock = (/** @type {boolean} */ on) => [list, ...others].forEach((control) => (control.disabled = on));
-  list.replaceChildren(...options(numbered(choices.map(({ title }) => title))));
+  const choices = app.bundle.index.subjects[panel];
+  const loads = choices.map(
+    ([, kind, i]) =>
+      async () =>
+        kind === "products" ? products(app) : (await import("./known.js"))[kind](app, i),
+  );
+  list.replaceChildren(...options(numbered(choices.map(([title]) => title))));
   list.onchange = async () => {
     lock(true);
     try {
-      show(await choices[list.selectedIndex].load());
+      show(await loads[list.selectedIndex]());
     } catch (error) {
       list.selectedIndex = 0;
-      show(await choices[0].load());
+      show(await loads[0]());
       say(message, inWords(error), true);
     }
     lock(false);
   };
+  return loads;
 }
 
 /** @param {App} app @returns {Subject} floating-point matrix products, checked in JavaScript */
@@ -74,7 +68,7 @@ export function products(app) {
     first: "pipelined",
     sizes: [...SIZES.map(String), UNEVEN.join("×")].map((size) => [size, size_of(task(size, ""))]),
     usual: () => [app.speed ? quick(app.speed) : SIZES.indexOf(first), SIZES.indexOf(small)],
-    dtypes: available(app),
+    dtypes: app.dtypes,
     problem: (size, dtype) => bundle.problem(task(size, dtype)),
     kernel: (stage) => device.stage(stage),
     kernels: (size, dtype) => bundle.stages.map((name) => device.stage(name, task(size, dtype))),
@@ -89,10 +83,4 @@ const quick = (gflops) =>
   Math.max(
     1,
     SIZES.slice(0, -1).findLastIndex((n) => 2 * n ** 3 <= gflops * 2e7),
-  );
-
-/** @param {App} app @returns {string[]} the element types that the device supports */
-export const available = ({ bundle, device }) =>
-  Object.entries(bundle.index.dtypes).flatMap(([name, { features }]) =>
-    features.every((feature) => device.features.has(feature)) ? name : [],
   );

@@ -4,11 +4,10 @@ import { Bench, Operands } from "../bench.js";
 import { fastest, size_of } from "../bundle/core.js";
 import { best_of, best_so_far, outcomes, outstanding, upcoming } from "../bundle/panels.js";
 import { tableOf } from "../charts.js";
-import { all, bind, byId, download, options, say } from "../dom.js";
+import { all, bind, byId, download, say } from "../dom.js";
 import { fromJson, toFragment, toJson } from "../records.js";
 import { inWords } from "../webmm.js";
 import { comparison } from "./compare.js";
-import { available } from "./subjects.js";
 
 /** @import { App } from "../main.js" */
 /** @import { Device, Kernel, Problem, RunRecord } from "../webmm.js" */
@@ -26,7 +25,6 @@ export function setup(app, root) {
   let records = [];
 
   for (const input of sizes) input.value = device.info.kind === "cpu" ? "128" : "1024";
-  dtypes.append(...options(available(app)));
   bind(root, { search, share, load, save: () => download("webmm-records.json", toJson(records), "application/json") });
   comparison(app);
 

@@ -23,14 +23,24 @@ def index() -> dict[str, Any]:
         "version": __version__,
         "report": REPORT,
         "address": ADDRESS,
-        "ladders": [ladder.title for ladder in ladders.every()],
-        "explained": ladders.explained(),
         "ops": list(OPS),
         "late": list(LATE_OPS),
-        "shown": rows.titles(),
+        "subjects": _subjects(),
         "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny, "features": sorted(d.features)} for d in FLOATS},
         "tuned": _tuned(),
         "models": sorted(tables.shipped()),
+    }
+
+
+def _subjects() -> dict[str, list[tuple[str, str, int]]]:
+    """Return what two panels offer, as (title, kind, number of a ladder or exhibit); the page has a function per kind."""
+    product = ("Matrix product", "products", 0)
+    known = [(ladder.title, "known", i) for i, ladder in enumerate(ladders.every())]
+    shown = [(title, "exhibited", i) for i, (title, _) in enumerate(rows.titles())]
+    checked = [shown[i] for i, (_, is_checked) in enumerate(rows.titles()) if is_checked]
+    return {
+        "ladder": [product, *known, *checked],
+        "explain": [product, *(known[i] for i in ladders.explained()), *shown],
     }
 
 

@@ -124,30 +124,34 @@ def _fastest_of(records: Sequence[Record], op: str, stages: Sequence[str]) -> li
     return []
 
 
-def ablation(changes: Sequence[str], records: Sequence[Record | None], label: str) -> list[Row]:
+def ablation(changes: Sequence[tuple[str, object]], records: Sequence[Record], label: str) -> list[Row]:
     """Return what each change of a kernel gains, and all together if there are several.
 
-    `records` are those of the kernel called `label`, of each change alone (None: it is invalid) and of all together.
+    `changes` are those of `settings.changes()`, `records` those of the kernel called `label`, of each change alone that
+    is valid, and of all together.
     """
     base, *others = records
-    gains = [_gain(record, base) for record in others]
     rows = [Row(label, "", (_speed(base), "1 ×"))]
-    for change, record, gain in zip(changes, others, gains, strict=False):
-        rows.append(Row(change, "", (_speed(record), _times(gain) if record else "impossible alone")))
-    if len(others) > len(changes):
-        rows.append(Row("all together", "", (_speed(others[-1]), _times(gains[-1]))))
-        rows.append(Row("expected if independent", "", ("", _times(math.prod(gains[:-1])))))
+    gains: list[float] = []
+    for change, kernel in changes:
+        if kernel is None:
+            gains.append(math.nan)
+            rows.append(Row(change, "", ("", "impossible alone")))
+        else:
+            record = others.pop(0)
+            gains.append(_gain(record, base))
+            rows.append(Row(change, "", (_speed(record), _times(gains[-1]))))
+    for both in others:
+        rows.append(Row("all together", "", (_speed(both), _times(_gain(both, base)))))
+        rows.append(Row("expected if independent", "", ("", _times(math.prod(gains)))))
     return rows
 
 
-def _gain(record: Record | None, base: Record | None) -> float:
-    known = record and base and record.gflops and base.gflops
-    return record.gflops / base.gflops if known else math.nan  # type: ignore[union-attr, operator]
+def _gain(record: Record, base: Record) -> float:
+    return record.gflops / base.gflops if record.gflops and base.gflops else math.nan
 
 
-def _speed(record: Record | None) -> str:
-    if record is None:
-        return ""
+def _speed(record: Record) -> str:
     return f"{figures(speed_of(record))} {unit_of(record)}" if record.gflops else record.status
 
 
