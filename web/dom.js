@@ -92,9 +92,7 @@ export function say(message, words, wrong = false) {
 export const scrolled = (label, content) =>
   h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": label }, content);
 
-/** @typedef {{name: Child, about?: string, cells: readonly Child[], best?: boolean, status?: string, reason?: string}} Row */
-
-/** A `Table` of webmm/page/tables.py. @param {{heads: readonly Child[], rows: readonly Row[], caption?: string}} described @param {string} [kind] its class */
+/** A `Table` of webmm/page/tables.py. @param {import("./bundle/core.js").Table} described @param {string} [kind] its class */
 export function table({ heads, rows, caption }, kind = "") {
   const head = heads.map((x) => (x === "" ? h("td") : h("th", { scope: "col" }, x)));
   const lines = rows.map(({ name, about, cells, best, status, reason }) =>

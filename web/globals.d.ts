@@ -11,7 +11,7 @@ declare module "*/bundle/core.js" {
   type RunRecord = import("./records.js").RunRecord;
   type Task = { m: number; n: number; k: number; op?: string };
   export type Row = { name: string; about: string; cells: string[]; best: boolean; status: string; reason: string };
-  export type Table = { heads: string[]; rows: Row[]; caption: string };
+  export type Table = { heads: string[]; rows: Row[]; caption?: string };
   export type Step = { label: string; summary: string; follows: string; branch: string; href: string };
   export function size_of(task: Task): string;
   export function speed_of(record: Task & { dtype: string; gflops: number | null }): number;
@@ -28,7 +28,7 @@ declare module "*/bundle/core.js" {
   ): { status: string; share: number; value: string; note: string }[];
   export function explained(records: RunRecord[]): string;
   export function fastest(records: RunRecord[]): RunRecord | null;
-  export function found(records: RunRecord[], labels: string[], stopped: boolean): string;
+  export function found(records: RunRecord[], steps: Step[], stopped: boolean): string;
   export function results(records: RunRecord[]): Table;
   export function step(op: string, name: string, label: string, summary: string, dtype: string): Step;
 }

@@ -72,13 +72,11 @@ export class App extends EventTarget {
   }
 
   /** Show a checked product at the top of the page if it is the fastest so far. @param {RunRecord} record @param {string} label of its kernel */
-  showBest({ op, m, n, k, dtype, status, median_us, gflops }, label) {
-    if (status !== "ok" || op !== "gemm" || Number(gflops) <= this.#best) return;
-    this.#best = Number(gflops);
-    const { duration, figures } = this.bundle.core;
-    byId("hero-figure").textContent = figures(this.#best);
-    byId("hero-caption").textContent =
-      `${m}×${k} times ${k}×${n}, ${dtype}, in ${duration(median_us)} with kernel ${label}, result checked`;
+  showBest(record, label) {
+    if (record.status !== "ok" || record.op !== "gemm" || Number(record.gflops) <= this.#best) return;
+    this.#best = Number(record.gflops);
+    const { hero } = this.bundle.core;
+    [byId("hero-figure").textContent, byId("hero-caption").textContent] = hero(record, label);
   }
 
   /** The measurements on this device, the newest run first. @returns {RunRecord[]} */
@@ -139,9 +137,7 @@ export class App extends EventTarget {
 
   /** Let products use the tuner's best records, now and on later visits. @param {RunRecord[]} records */
   keepTuned(records) {
-    const key = (/** @type {RunRecord} */ r) => `${this.bundle.core.size_of(r)} ${r.dtype}`;
-    const kept = this.tuned().filter((r) => !records.some((s) => key(s) === key(r)));
-    const all = [...records.filter((r) => r.status === "ok"), ...kept].slice(0, 40);
+    const all = this.bundle.core.to_keep(records, this.tuned());
     remembered(TUNED, toJson(all));
     this.device.learn(all);
   }

@@ -163,8 +163,8 @@ def test_bars_are_compared_with_the_first_stage_and_the_one_before() -> None:
     table = tables.results([slow, failed, best])
     assert [row.name for row in table.rows] == ["tile_2d", "naive", "shared"]
     assert [row.status for row in table.rows] == ["", "", "skipped"]
-    assert tables.found([slow, best], ["a", "b"], True) == "Stopped. Fastest: b at 8 GFLOP/s on 64³."
-    assert tables.found([failed], ["a"], False) == "No stage could run at this size."
+    assert tables.found([slow, best], steps, True) == "Stopped. Fastest: label at 8 GFLOP/s on 64³."
+    assert tables.found([failed], steps, False) == "No stage could run at this size."
     assert tables.step("gemm", "tile_1d", "tile_1d", "", "").branch == "└ "
     assert tables.step("gemm", "integers", "integers", "words", "float64").href == "#explain/float64"
 

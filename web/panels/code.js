@@ -4,10 +4,9 @@ import { translation } from "../bundle/panels.js";
 import { all, byId, h, say } from "../dom.js";
 import { inWords } from "../webmm.js";
 
-/** @import { App } from "../main.js" */
 /** @import { Kernel, Python } from "../webmm.js" */
 
-/** @param {App} app */
+/** @param {import("../main.js").App} app */
 export function codeView({ bundle }) {
   const [wgsl, other] = all("pre", "explain-code", "explain-translated");
   const [sizes, target] = all("select", "explain-sizes", "explain-target");

@@ -13,9 +13,8 @@ export function comparison(app) {
   function update() {
     const chosen = left.value;
     const names = app.runs.map((run) => run.name);
-    for (const list of [left, right]) list.replaceChildren(...options(names));
+    for (const list of [left, right]) list.replaceChildren(...options(names)); // the newest run is chosen
     left.value = names.includes(chosen) ? chosen : likely(app.runs);
-    right.value = names[0] ?? ""; // the newest run
     show();
   }
 

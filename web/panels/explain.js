@@ -12,13 +12,12 @@ import { stepsView } from "./steps.js";
 import { choosing, products } from "./subjects.js";
 import { trafficView } from "./traffic.js";
 
-/** @import { App } from "../main.js" */
 /** @import { Kernel, Python, RunRecord, Tunable } from "../webmm.js" */
 /** @import { Subject } from "./subjects.js" */
 
 const RUN = "stages run in Explain, this browser";
 
-/** @param {App} app @param {HTMLElement} root */
+/** @param {import("../main.js").App} app @param {HTMLElement} root */
 export function setup(app, root) {
   const { bundle, device } = app;
   let subject = products(app);

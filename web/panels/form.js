@@ -5,9 +5,7 @@ import { compared, rowCase } from "../exhibits.js";
 import { Matrix, UnsupportedError } from "../webmm.js";
 import { operand, show, timed } from "./matrices.js";
 
-/** @import { App } from "../main.js" */
-
-/** @param {App} app @returns {(name: string) => void} shows the form of an op, or of OP:VARIANT */
+/** @param {import("../main.js").App} app @returns {(name: string) => void} shows the form of an op, or of OP:VARIANT */
 export function opForm(app) {
   const { bundle, device } = app;
   const x = operand(app, "X");

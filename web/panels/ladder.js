@@ -7,10 +7,9 @@ import { all, bind, byId, download, drawn, h, options, say } from "../dom.js";
 import { toJson } from "../records.js";
 import { choosing, products } from "./subjects.js";
 
-/** @import { App } from "../main.js" */
 /** @import { RunRecord, Roofline } from "../webmm.js" */
 
-/** @param {App} app @param {HTMLElement} root */
+/** @param {import("../main.js").App} app @param {HTMLElement} root */
 export function setup(app, root) {
   const { device } = app;
   const [ops, sizes, dtypes] = all("select", "ladder-op", "ladder-size", "ladder-dtype");
@@ -98,8 +97,7 @@ export function setup(app, root) {
 
   /** @param {boolean} stopped */
   function finish(stopped) {
-    const labels = subject.steps.map(({ label }) => label);
-    app.tell(message, found(records, labels, stopped));
+    app.tell(message, found(records, subject.steps, stopped));
     if (records.length === 0) return;
     details.append(tableOf(records, explained(records)));
     const problem = `${size_of(records[0])} ${records[0].dtype}`;

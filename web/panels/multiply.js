@@ -7,10 +7,9 @@ import { Checker, Matrix, errorBound, problemOf } from "../webmm.js";
 import { operand, show, timed, transposed } from "./matrices.js";
 import { productOptions } from "./options.js";
 
-/** @import { App } from "../main.js" */
 /** @import { NpyFile } from "../files.js" */
 
-/** @param {App} app @param {HTMLElement} root */
+/** @param {import("../main.js").App} app @param {HTMLElement} root */
 export function setup(app, root) {
   const { bundle, device } = app;
   const [a, b] = [operand(app, "A"), operand(app, "B")];

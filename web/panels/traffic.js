@@ -3,10 +3,9 @@
 import { facts, intensity, place, roof } from "../bundle/drawings.js";
 import { all, byId, drawn, h, say } from "../dom.js";
 
-/** @import { App } from "../main.js" */
 /** @import { Kernel, Python } from "../webmm.js" */
 
-/** @param {App} app */
+/** @param {import("../main.js").App} app */
 export function trafficView(app) {
   const [message] = all("p", "traffic-words");
   const [measure] = all("button", "explain-roofline");

@@ -9,10 +9,9 @@ import { fromJson, toFragment, toJson } from "../records.js";
 import { inWords } from "../webmm.js";
 import { comparison } from "./compare.js";
 
-/** @import { App } from "../main.js" */
 /** @import { Device, Kernel, Problem, RunRecord } from "../webmm.js" */
 
-/** @param {App} app @param {HTMLElement} root */
+/** @param {import("../main.js").App} app @param {HTMLElement} root */
 export function setup(app, root) {
   const { bundle, device } = app;
   const [budget, file, ...sizes] = all("input", "tune-budget", "tune-import", "tune-m", "tune-n", "tune-k");

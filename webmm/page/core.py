@@ -72,7 +72,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     ),
     "webmm.measure.records": ("Record",),
     "webmm.measure.roofline": ("BINDINGS", "COPY_WORKGROUP", "copy_bytes", "fma_variants"),
-    "webmm.page.tables": ("bars", "explained", "fastest", "found", "results", "step"),
+    "webmm.page.tables": ("bars", "explained", "fastest", "found", "hero", "results", "step", "to_keep"),
     "webmm.text": ("exponent", "figures", "nbytes"),
     "webmm.wgsl.render": ("ENTRY_POINT", "params_bytes", "render", "tidy"),
 }

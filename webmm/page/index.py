@@ -33,7 +33,7 @@ def index() -> dict[str, Any]:
 
 
 def _subjects() -> dict[str, list[tuple[str, str, int]]]:
-    """Return what two panels offer, as (title, kind, number of a ladder or exhibit); the page has a function per kind."""
+    """Return what panels offer, as (title, kind, number of a ladder or exhibit); the page has a function per kind."""
     product = ("Matrix product", "products", 0)
     known = [(ladder.title, "known", i) for i, ladder in enumerate(ladders.every())]
     shown = [(title, "exhibited", i) for i, (title, _) in enumerate(rows.titles())]

@@ -17,6 +17,7 @@ from webmm.page.labels import size_of, speed_of, unit_of
 from webmm.text import exponent, figures, percent
 
 SETTINGS = ("dot", "size", "tile", "bm", "bn", "bk", "tm", "tn", "wx", "wy", "lanes")  # that a table shows
+KEPT = 40  # tuned records
 MOST = 8  # rows and columns of a matrix that are shown
 
 
@@ -149,14 +150,27 @@ def _measured(record: Any, called: bool) -> list[str]:
     return [figures(speed_of(record)), duration(record.median_us), duration(record.best_us), *call, *errors]
 
 
-def found(records: Sequence[Record], labels: Sequence[str], stopped: bool) -> str:
-    """Return the result of a ladder in words; `labels` are those of its stages."""
+def found(records: Sequence[Record], steps: Sequence[Step], stopped: bool) -> str:
+    """Return the result of a ladder of these steps in words."""
     best = fastest(records)
     if best is None:
         return "Stopped before the first result." if stopped else "No stage could run at this size."
-    label = next(label for label, record in zip(labels, records, strict=False) if record is best)
+    label = next(step.label for step, record in zip(steps, records, strict=False) if record is best)
     speed = f"{figures(speed_of(best))} {unit_of(best)} on {size_of(best)}"
     return f"{'Stopped. ' if stopped else ''}Fastest: {label} at {speed}."
+
+
+def hero(record: Record, label: str) -> tuple[str, str]:
+    """Return the speed and the description of the fastest product so far, whose kernel is called `label`."""
+    sizes = f"{record.m}×{record.k} times {record.k}×{record.n}, {record.dtype}"
+    return figures(record.gflops), f"{sizes}, in {duration(record.median_us)} with kernel {label}, result checked"
+
+
+def to_keep(found: Sequence[Record], kept: Sequence[Record]) -> list[Record]:
+    """Return the tuned records to keep for later visits: those found, and the kept ones of other problems."""
+    problems = [(size_of(record), record.dtype) for record in found]
+    others = [record for record in kept if (size_of(record), record.dtype) not in problems]
+    return [*(record for record in found if record.status == "ok"), *others][:KEPT]
 
 
 def explained(records: Sequence[Record]) -> str:
