@@ -63,6 +63,13 @@ export function download(name, data, type) {
   setTimeout(() => URL.revokeObjectURL(href), 10_000);
 }
 
+/** @param {string} text @returns {Promise<boolean>} whether it is on the clipboard now, which visitors can refuse */
+export const copied = (text) =>
+  navigator.clipboard.writeText(text).then(
+    () => true,
+    () => false,
+  );
+
 /** @param {string} kind its classes, separated by spaces @param {...Child} children */
 export const div = (kind, ...children) => h("div", { class: kind }, ...children);
 

@@ -243,7 +243,6 @@ async function firstProduct(app) {
 /** @param {string} reason why the device was lost */
 function showLoss(reason) {
   banner(`The GPU was lost: ${reason}. Your results are still shown; save them before you reload.`);
-  byId("reload").hidden = false;
   byId("reload").onclick = () => location.reload();
   document.body.classList.add("lost");
 }

@@ -26,7 +26,7 @@ export function chapterView(app, { runs, measure }) {
     if (top < 0 || top > 0.8 * innerHeight) place.scrollIntoView();
   }
 
-  /** Show the chapter of a name or of OP/STAGE, or none if there is none. @param {string} name @returns {Promise<boolean>} whether there is one */
+  /** Show the chapter of a name or of OP/STAGE, or none if there is none. @param {string} name */
   async function show(name) {
     const [op, stage] = name.split("/");
     if (bundle.core.STAGES.get(op)?.has(stage)) above.replaceChildren(h("div", { class: "here", "data-stage": name }));
@@ -34,20 +34,19 @@ export function chapterView(app, { runs, measure }) {
     shown = name;
     try {
       const places = await bundle.lessons();
-      const [asked, section] = (places.get(name) ?? name).split("~");
+      const place = places.get(name) ?? name;
+      const [asked, section] = place.split("~");
       anchor = section;
       const text = places.has(asked) ? await bundle.packed(`learn/${asked}`) : "";
-      if (shown !== name) return false;
+      if (shown !== name) return;
       element.hidden = text === "";
       element.innerHTML = text;
       for (const code of element.querySelectorAll("code.language-wgsl"))
         code.replaceChildren(...highlighted(String(code.textContent)));
       fill();
-      return text !== "";
     } catch (error) {
       element.hidden = false;
       element.replaceChildren(h("p", { class: "hint" }, inWords(error)));
-      return false;
     }
   }
 

@@ -1,7 +1,7 @@
 /** The code of a stage: its WGSL, and naga's translation of the stage's default configuration to MSL or HLSL. */
 
 import { translation } from "../bundle/panels.js";
-import { all, byId, h, say } from "../dom.js";
+import { all, byId, copied, h, say } from "../dom.js";
 import { inWords } from "../webmm.js";
 
 /** @import { Kernel, Python } from "../webmm.js" */
@@ -55,30 +55,24 @@ export function codeView({ bundle }) {
   }
 
   async function copyCode() {
-    try {
-      await navigator.clipboard.writeText(String(wgsl.textContent));
-      copy.textContent = "Copied";
-    } catch {
-      getSelection()?.selectAllChildren(wgsl);
-      copy.textContent = "Selected: press Ctrl-C";
-    }
+    const there = await copied(String(wgsl.textContent));
+    if (!there) getSelection()?.selectAllChildren(wgsl);
+    copy.textContent = there ? "Copied" : "Selected: press Ctrl-C";
     setTimeout(() => (copy.textContent = "Copy"), 2000);
   }
 }
 
 const TOKENS =
-  /(\/\/[^\n]*)|(@\w+|\[\[[^\]]*\]\]|\[numthreads[^\]]*\]|#\w+)|\b(fn|let|var|const|struct|if|else|for|while|loop|return|break|continue|enable|override|switch|case|default|true|false|kernel|void|using|namespace|device|constant|threadgroup|thread|static|cbuffer|groupshared)\b|\b(u32|i32|f32|f16|bool|vec[234][fuih]?|array|atomic|mat\dx\d[fh]?|ptr|u?int[234]?|float[234]?|half[234]?|metal|ByteAddressBuffer|RWByteAddressBuffer)\b|\b(\d[\w.]*)/g;
-const CLASSES = ["comment", "attribute", "keyword", "type", "literal"];
+  /(?<comment>\/\/[^\n]*)|(?<attribute>@\w+|\[\[[^\]]*\]\]|\[numthreads[^\]]*\]|#\w+)|\b(?<keyword>fn|let|var|const|struct|if|else|for|while|loop|return|break|continue|enable|override|switch|case|default|true|false|kernel|void|using|namespace|device|constant|threadgroup|thread|static|cbuffer|groupshared)\b|\b(?<type>u32|i32|f32|f16|bool|vec[234][fuih]?|array|atomic|mat\dx\d[fh]?|ptr|u?int[234]?|float[234]?|half[234]?|metal|ByteAddressBuffer|RWByteAddressBuffer)\b|\b(?<literal>\d[\w.]*)/g;
 
 /** @param {string} wgsl @returns {(Node | string)[]} */
 export function highlighted(wgsl) {
   const out = [];
   let last = 0;
-  for (const match of wgsl.matchAll(TOKENS)) {
-    out.push(wgsl.slice(last, match.index));
-    const kind = match.slice(1).findIndex((group) => group !== undefined);
-    out.push(h("span", { class: CLASSES[kind] }, match[0]));
-    last = match.index + match[0].length;
+  for (const { 0: text, index, groups = {} } of wgsl.matchAll(TOKENS)) {
+    const kind = Object.keys(groups).find((name) => groups[name] !== undefined);
+    out.push(wgsl.slice(last, index), h("span", { class: kind }, text));
+    last = index + text.length;
   }
   return [...out, wgsl.slice(last)];
 }

@@ -19,10 +19,7 @@ export function comparison(app) {
   }
 
   function show() {
-    const words = hint(app.runs);
-    byId("compare-hint").textContent = words;
-    byId("compare-hint").hidden = words === "";
-    byId("compare-pair").hidden = words !== "";
+    byId("compare-hint").textContent = hint(app.runs);
     const [a, b] = [app.runs[left.selectedIndex], app.runs[right.selectedIndex]];
     const tables = a && b ? [scrolled("Two runs side by side", table(compared(a, b)))] : [];
     byId("compare-table").replaceChildren(...tables);

@@ -30,7 +30,6 @@ export function setup(app, root) {
   const picture = byId("explain-picture");
   /** @type {(() => void)[]} what moves the sliders to the settings of `kernel` */
   let movers = [];
-  let told = ""; // the chapter that was asked for last
 
   const traffic = trafficView(app);
   const code = codeView(app);
@@ -45,7 +44,7 @@ export function setup(app, root) {
   bind(root, { measure, moved });
   const choices = choosing(app, "explain", message, (chosen) => {
     offer(chosen);
-    void tell(`${subject.op}/${kernel.name}`);
+    void chapter.show(`${subject.op}/${kernel.name}`);
   });
   app.addEventListener("place", () => void go());
   offer(subject);
@@ -56,15 +55,7 @@ export function setup(app, root) {
     open(name);
     app.place = `${subject.op}/${name}`;
     history.pushState(null, "", `#explain/${app.place}`);
-    void tell(app.place);
-  }
-
-  /** Show a chapter; a stage without one has the words of its shader's header. @param {string} name */
-  async function tell(name) {
-    told = name;
-    changed.hidden = true;
-    const shown = await chapter.show(name);
-    if (told === name) changed.hidden = shown;
+    void chapter.show(app.place);
   }
 
   /** Show the chapter and the stage that the address names; without an address, those of the stage that is shown. */
@@ -80,7 +71,7 @@ export function setup(app, root) {
       offer(other);
     }
     if (has(subject)) open(stage);
-    await tell(app.place || `${subject.op}/${kernel.name}`);
+    await chapter.show(app.place || `${subject.op}/${kernel.name}`);
     if (app.place) chapter.reveal();
   }
 
@@ -132,7 +123,6 @@ export function setup(app, root) {
     reason.textContent = why ? `Cannot run here: ${why}.` : "";
     run.disabled = Boolean(why);
     ablate.show(standard, kernel, !why);
-    sliders.classList.toggle("ineligible", Boolean(why));
     void showCode();
   }
 

@@ -14,6 +14,5 @@ export async function showHelp(error) {
   byId("help-system").textContent = systemName();
   byId("help-words").textContent = inWords(error);
   byId("help-again").onclick = () => location.reload();
-  /** @type {HTMLElement} */ (document.querySelector(".tabs")).hidden = true;
   root.hidden = false;
 }

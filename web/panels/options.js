@@ -1,6 +1,6 @@
 /** The options of a product, and the `gpu.matmul()` call that they correspond to. */
 
-import { all, byId, options as listed } from "../dom.js";
+import { all, options as listed } from "../dom.js";
 import { HostArray, Matrix, ProblemError, inWords, parseCsv } from "../webmm.js";
 
 /** @import { DType } from "../webmm.js" */
@@ -15,7 +15,6 @@ export function productOptions(app) {
   const [flipA, flipB] = all("input", "multiply-transpose-a", "multiply-transpose-b");
   const [alpha, values] = all("input", "multiply-alpha", "multiply-bias-values");
   activation.append(...listed([...app.bundle.core.ACTIVATIONS.keys()]));
-  bias.oninput = () => (byId("multiply-bias-field").hidden = bias.value === "");
   return { asked, call, flips: () => ({ a: flipA.checked, b: flipB.checked }) };
 
   /** @returns {Record<string, any>} the options that differ from the defaults, except the bias */

@@ -27,7 +27,6 @@ export function trafficView(app) {
   }
 
   function draw() {
-    measure.hidden = app.ceilings !== null;
     if (!app.ceilings) return;
     const { gflops: peak, gbytes } = app.ceilings;
     if (!axes) {

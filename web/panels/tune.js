@@ -4,7 +4,7 @@ import { Bench, Operands } from "../bench.js";
 import { fastest, size_of } from "../bundle/core.js";
 import { best_of, best_so_far, outcomes, outstanding, upcoming } from "../bundle/panels.js";
 import { tableOf } from "../charts.js";
-import { all, bind, byId, download, say } from "../dom.js";
+import { all, bind, byId, copied, download, say } from "../dom.js";
 import { fromJson, toFragment, toJson } from "../records.js";
 import { inWords } from "../webmm.js";
 import { comparison } from "./compare.js";
@@ -82,14 +82,12 @@ export function setup(app, root) {
   async function share() {
     const url = new URL(location.href);
     url.hash = `run=${await toFragment(records)}`;
-    let place = "on the clipboard";
-    try {
-      await navigator.clipboard.writeText(url.href);
-    } catch {
-      history.replaceState(null, "", url);
-      place = "in the address bar";
-    }
-    say(message, `The link is ${place}. It contains the results themselves; nothing was uploaded.`);
+    const there = await copied(url.href);
+    if (!there) history.replaceState(null, "", url);
+    say(
+      message,
+      `The link is ${there ? "on the clipboard" : "in the address bar"}. It contains the results themselves; nothing was uploaded.`,
+    );
   }
 
   async function load() {
