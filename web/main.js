@@ -2,6 +2,7 @@
 
 import { byId, h, markup, options, say, systemName } from "./dom.js";
 import { Bench, Operands } from "./bench.js";
+import { once } from "./engine/guard.js";
 import { fromFragment, fromJson, toJson } from "./records.js";
 import { Device, DeviceLostError, Matrix, NoAdapterError, UnsupportedError, inWords } from "./webmm.js";
 
@@ -23,7 +24,8 @@ export class App extends EventTarget {
   place = "";
   #best = 0;
   #busy = false;
-  #panels = new Set();
+  /** @type {Map<string, Promise<void>>} */
+  #panels = new Map();
 
   /** @param {Device} device */
   constructor(device) {
@@ -55,20 +57,16 @@ export class App extends EventTarget {
   }
 
   /** Load a panel when it is first shown. @param {string} name of a module and of its markup */
-  async fill(name) {
-    if (this.#panels.has(name)) return;
-    this.#panels.add(name);
-    try {
+  fill(name) {
+    const make = async () => {
       /** @type {Promise<{setup: (app: App, root: HTMLElement) => void}>} */
       const loading = import(`./panels/${name}.js`);
       const [{ setup }, html] = await Promise.all([loading, markup(name)]);
       byId(name).innerHTML = html;
       for (const list of byId(name).querySelectorAll("[data-dtypes]")) list.append(...options(this.dtypes));
       setup(this, byId(name));
-    } catch (error) {
-      this.#panels.delete(name); // the next attempt loads it again
-      banner(`This panel could not be loaded: ${inWords(error)}`);
-    }
+    };
+    once(this.#panels, name, make).catch((error) => banner(`This panel could not be loaded: ${inWords(error)}`));
   }
 
   /** Show a checked product at the top of the page if it is the fastest so far. @param {RunRecord} record @param {string} label of its kernel */
@@ -184,7 +182,7 @@ function setupTabs(app) {
       tab.tabIndex = i === at ? 0 : -1;
       byId(panels[i]).hidden = i !== at;
     }
-    void app.fill(panels[at]);
+    app.fill(panels[at]);
   };
   for (const [i, tab] of tabs.entries()) {
     tab.onclick = () => {
@@ -251,17 +249,13 @@ function showLoss(reason) {
 async function keepOffline(app) {
   const { serviceWorker } = navigator;
   if (!serviceWorker || !isSecureContext || LOOPBACK.test(location.hostname)) return;
-  try {
-    const kept = new Promise((resolve) => serviceWorker.addEventListener("message", resolve, { once: true }));
-    await serviceWorker.register("sw.js");
-    const { active } = await serviceWorker.ready;
-    // Files that were loaded before the service worker was active are cached now; it caches the others itself.
-    active?.postMessage(app.bundle.loaded.map((path) => `bundle/${path}`));
-    await kept;
-    byId("offline").textContent = "This page now also opens offline, with the shaders that you have run.";
-  } catch {
-    // no service worker on this host: the page works, but only online
-  }
+  const kept = new Promise((resolve) => serviceWorker.addEventListener("message", resolve, { once: true }));
+  await serviceWorker.register("sw.js");
+  const { active } = await serviceWorker.ready;
+  // Files that were loaded before the service worker was active are cached now; it caches the others itself.
+  active?.postMessage(app.bundle.loaded.map((path) => `bundle/${path}`));
+  await kept;
+  byId("offline").textContent = "This page now also opens offline, with the shaders that you have run.";
 }
 
 async function start() {
@@ -283,7 +277,7 @@ async function start() {
   showDevice(device);
   void device.lost.then(showLoss);
   setupTabs(app);
-  if (location.hash.startsWith("#run=")) await openLink(app);
+  if (location.hash.startsWith("#run=")) await openLink(app).catch((error) => banner(inWords(error)));
   try {
     await app.exclusively(() => firstProduct(app));
     app.dispatchEvent(new Event("speed"));
@@ -292,17 +286,13 @@ async function start() {
       byId("hero-caption").textContent = `the first product failed: ${inWords(error)}`;
   }
   document.body.dataset.ready = "true";
-  await keepOffline(app);
+  await keepOffline(app).catch(() => {}); // without a service worker the page works, but only online
 }
 
 /** @param {App} app */
 async function openLink(app) {
-  try {
-    const records = await fromFragment(location.hash.slice("#run=".length), app.bundle);
-    app.addRun(`link: ${records[0]?.adapter ?? "no records"}`, records);
-  } catch (error) {
-    banner(inWords(error));
-  }
+  const records = await fromFragment(location.hash.slice("#run=".length), app.bundle);
+  app.addRun(`link: ${records[0]?.adapter ?? "no records"}`, records);
 }
 
 start().catch((error) => banner(`The page could not start: ${inWords(error)}`));

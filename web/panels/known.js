@@ -19,9 +19,8 @@ function usual({ device }, { length }) {
 /** @param {App} app @param {number} number of the ladder @returns {Promise<Subject>} problems whose results are known from Python, for this kind of device */
 export async function known(app, number) {
   const { device, bundle } = app;
-  /** @type {{title: string, others: string[], gpu: Known[], cpu: Known[]}[]} */
-  const ladders = (await bundle.module("ladders.js")).default;
-  const { others, ...problems } = ladders[number];
+  /** @type {{others: string[], gpu: Known[], cpu: Known[]}} */
+  const { others, ...problems } = (await bundle.module("ladders.js")).default[number];
   const [floats, supported] = [bundle.index.dtypes, app.dtypes]; // others, such as float64, are made of integers
   const able = (/** @type {string} */ dtype) => !(dtype in floats) || supported.includes(dtype);
   const all = problems[device.info.kind].filter(({ problem }) => able(problem.dtype.name));

@@ -31,14 +31,11 @@ export function setup(app, root) {
   async function run(work) {
     const start = async (/** @type {AbortSignal} */ signal) => {
       const [bindings, uniform, grid, tunables] = said.map(({ value }) => value);
-      try {
-        const each = await Pasted.each(device, text.value, { bindings, uniform, grid, tunables }, work === tuned);
-        await work(each, signal);
-      } catch (error) {
-        refuse(inWords(error));
-      }
+      const each = await Pasted.each(device, text.value, { bindings, uniform, grid, tunables }, work === tuned);
+      await work(each, signal);
     };
-    await app.attempt([...buttons, dtypes, sizes, stages], message, start, { stop, words: "Compiling …", result });
+    const safely = (/** @type {AbortSignal} */ signal) => start(signal).catch((error) => refuse(inWords(error)));
+    await app.attempt([...buttons, dtypes, sizes, stages], message, safely, { stop, words: "Compiling …", result });
   }
 
   /** Tell what is wrong with the text. @param {string} words a line, maybe followed by lines that quote it */

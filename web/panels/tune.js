@@ -29,11 +29,8 @@ export function setup(app, root) {
 
   async function search() {
     const inputs = [...sizes, budget];
-    const wrong = inputs.find((input) => !input.checkValidity()); // by default, steps are whole
-    if (wrong) {
-      wrong.reportValidity();
-      return say(message, "Sizes and the time limit must be whole numbers of at least 1.", true);
-    }
+    const valid = inputs.every((input) => input.reportValidity()); // by default, steps are whole
+    if (!valid) return say(message, "Sizes and the time limit must be whole numbers of at least 1.", true);
     const [m, n, k] = sizes.map(({ value }) => Number(value));
     const problem = { m, n, k, dtype: /** @type {any} */ (dtypes.value) };
     records = [];
