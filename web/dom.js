@@ -2,7 +2,6 @@
 
 import { WebmmError } from "./errors.js";
 
-/** @import { Python } from "./bundle.js" */
 /** @typedef {Node | string | number | null | undefined | false} Child */
 /** @typedef {Record<string, any>} Props */
 
@@ -22,14 +21,6 @@ export function h(tag, props = {}, ...children) {
   const shown = children.filter((child) => (child ?? false) !== false);
   element.append(.../** @type {Node[]} */ (shown)); // strings and numbers become texts
   return element;
-}
-
-/** @param {Python} drawing an `Svg` of webmm/learn/drawings @param {string} [kind] its class @returns {SVGElement} */
-export function drawn(drawing, kind = "") {
-  const { content } = h("template", { innerHTML: drawing.plain() });
-  const svg = /** @type {SVGElement} */ (content.firstElementChild);
-  svg.setAttribute("class", kind);
-  return svg;
 }
 
 /** @template {Element} [T=HTMLElement] @param {string} id @returns {T} */

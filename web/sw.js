@@ -10,12 +10,14 @@ const OLD_CACHE = "webmm"; // the cache of earlier versions
 const SHELL = ["./"]; // `webmm bundle` adds every other file of the page that is not LAZY
 const FILES = new Set(SHELL.map((name) => new URL(name, SCOPE).href));
 const LAZY = /^bundle\/(templates\/[\w/]+\.js|models\/[\w-]+\.json|(translated|learn)\/[\w/-]+\.deflate)$/; // cached once used
+const isLazy = (file) => file.startsWith(SCOPE) && LAZY.test(file.slice(SCOPE.length));
 
 if (LOOPBACK.test(self.location.hostname)) {
   self.addEventListener("install", () => self.skipWaiting());
   self.addEventListener("activate", (event) => event.waitUntil(leave()));
 } else {
   self.addEventListener("install", (event) => event.waitUntil(keepAll([...FILES]).then(() => self.skipWaiting())));
+  const takeOver = () => caches.delete(OLD_CACHE).then(() => self.clients.claim());
   self.addEventListener("activate", (event) => event.waitUntil(takeOver()));
   self.addEventListener("message", (event) => event.waitUntil(keepLoaded(event)));
   self.addEventListener("fetch", (event) => {
@@ -31,19 +33,10 @@ async function leave() {
   await self.registration.unregister();
 }
 
-async function takeOver() {
-  await caches.delete(OLD_CACHE);
-  await self.clients.claim();
-}
-
 // The page sends the templates that it loaded before this worker was active, and gets a message when they are cached.
 async function keepLoaded({ data, source }) {
   await keepAll(data.map((path) => new URL(path, SCOPE).href).filter(isLazy));
   source.postMessage("kept");
-}
-
-function isLazy(file) {
-  return file.startsWith(SCOPE) && LAZY.test(file.slice(SCOPE.length));
 }
 
 async function freshFirst(event, file) {

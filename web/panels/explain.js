@@ -4,7 +4,7 @@ import { Bench, taskOf } from "../bench.js";
 import { size_of } from "../bundle/core.js";
 import { intensity, legend, owner_of, pictured } from "../bundle/drawings.js";
 import { change, nearest, offered, outcome, suited } from "../bundle/panels.js";
-import { all, bind, byId, drawn, h, numbered, options, span } from "../dom.js";
+import { all, bind, byId, h, numbered, options, span } from "../dom.js";
 import { ablation } from "./ablate.js";
 import { chapterView } from "./chapter.js";
 import { codeView } from "./code.js";
@@ -157,7 +157,7 @@ export function setup(app, root) {
     const colours = legend(of, problem().dtype.itemsize, intensity(of, problem()));
     const keys = colours.map(([kind, words]) => h("li", { class: `key-${kind}` }, words));
     byId("explain-owner").textContent = owner_of(of);
-    byId("explain-drawing").replaceChildren(drawn(pictured(of, true)));
+    byId("explain-drawing").innerHTML = pictured(of, true).plain();
     byId("explain-legend").replaceChildren(...keys);
   }
 

@@ -3,7 +3,7 @@
 import { Bench, ladder, taskOf } from "../bench.js";
 import { explained, found, size_of, speed_of, unit_of } from "../bundle/core.js";
 import { barChart, tableOf } from "../charts.js";
-import { all, bind, byId, download, drawn, h, options, say } from "../dom.js";
+import { all, bind, byId, download, h, options, say } from "../dom.js";
 import { toJson } from "../records.js";
 import { choosing, products } from "./subjects.js";
 
@@ -91,7 +91,7 @@ export function setup(app, root) {
     draw(records, "waiting");
     if (ops.value !== "0") return;
     const { roofline_of } = await import("../bundle/drawings.js");
-    const chart = drawn(roofline_of(records, gflops, gbytes), "roofline");
+    const chart = h("div", { innerHTML: roofline_of(records, gflops, gbytes).plain("roofline") });
     details.prepend(h("figure", { class: "card" }, h("figcaption", {}, "Roofline"), chart));
   }
 

@@ -1,7 +1,7 @@
 /** A stage step by step on a small product: what one of its invocations, and its workgroup, reads and sums. */
 
 import { walked } from "../bundle/drawings.js";
-import { all, byId, drawn } from "../dom.js";
+import { all, byId } from "../dom.js";
 
 /** @import { Python } from "../bundle.js" */
 
@@ -29,7 +29,7 @@ export function stepsView() {
 
   function draw() {
     const [at, who] = [Number(step.value), Number(invocation.value)];
-    byId("steps-drawing").replaceChildren(drawn(walk.picture(at, who)));
+    byId("steps-drawing").innerHTML = walk.picture(at, who).plain();
     byId("steps-words").textContent = walk.words(at, who);
     step.setAttribute("aria-valuetext", `${at + 1} of ${walk.steps.length}`);
     invocation.setAttribute("aria-valuetext", `${who} of ${walk.invocations.length}`);

@@ -1,7 +1,7 @@
 /** The memory traffic of a stage, and its place under this device's roofline. */
 
 import { facts, intensity, place, roof } from "../bundle/drawings.js";
-import { all, byId, drawn, h, say } from "../dom.js";
+import { all, byId, h, say } from "../dom.js";
 
 /** @import { Kernel, Python } from "../webmm.js" */
 
@@ -31,7 +31,7 @@ export function trafficView(app) {
     const { gflops: peak, gbytes } = app.ceilings;
     if (!axes) {
       axes = roof(peak, gbytes);
-      chart.replaceChildren(drawn(axes.svg, "roofline"));
+      chart.innerHTML = axes.svg.plain("roofline");
     }
     const { name, loaded, gflops } = shown;
     const reach = Math.min(peak, loaded * gbytes);

@@ -77,9 +77,10 @@ class Svg:
         sized = f' font-size="{size:g}"' if size else ""
         self.parts.append(f"<text {at}{sized}>{escaped(words)}</text>")
 
-    def plain(self) -> str:
-        """Return the drawing without styles of its own, for a page that has them."""
-        head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width:g} {self.height:g}" role="img"'
+    def plain(self, kind: str = "") -> str:
+        """Return the drawing, of a class, without styles of its own, for a page that has them."""
+        box = f'viewBox="0 0 {self.width:g} {self.height:g}"'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" {box} role="img"' + (f' class="{kind}"' if kind else "")
         return f'{head} aria-label="{escaped(self.alt)}">{"".join(self.parts)}</svg>'
 
     def __str__(self) -> str:
