@@ -1,6 +1,6 @@
 /** The code of a stage: its WGSL, and naga's translation of the stage's default configuration to MSL or HLSL. */
 
-import { translation } from "../bundle/panels.js";
+import { change, suited, translation } from "../bundle/panels.js";
 import { all, byId, copied, h, say } from "../dom.js";
 import { inWords } from "../webmm.js";
 
@@ -18,22 +18,23 @@ export function codeView({ bundle }) {
   copy.onclick = copyCode;
   return { show };
 
-  /** @param {Kernel} kernel @param {Python} problem that it computes @param {string} words appended to the title @returns {Promise<string>} the WGSL, or "" if another kernel was chosen meanwhile */
-  async function show(kernel, problem, words) {
+  /** Show the code for a problem, or for the one with an element type that the kernel supports. @param {Kernel} kernel @param {Python} problem */
+  async function show(kernel, problem) {
     shown = kernel;
-    sizes.oninput = () => show(kernel, problem, words);
+    sizes.oninput = () => show(kernel, problem);
     void showOther();
     try {
       const general = sizes.value !== "";
-      const { dispatches } = await bundle.stageAsData(kernel.of, problem, general);
-      if (shown !== kernel || general !== (sizes.value !== "")) return "";
+      const computed = suited(kernel.of, problem);
+      const { dispatches } = await bundle.stageAsData(kernel.of, computed, general);
+      if (shown !== kernel || general !== (sizes.value !== "")) return;
       const text = dispatches.map((/** @type {any} */ each) => each.wgsl).join("\n");
+      const words = computed === problem ? "" : ` for ${computed.dtype.name}`;
+      byId("explain-change").textContent = change(text);
       byId("explain-title").textContent = `${kernel.label}${words}, ${text.split("\n").length} lines of WGSL`;
       wgsl.replaceChildren(...highlighted(text));
-      return text;
     } catch (error) {
       if (shown === kernel) wgsl.textContent = inWords(error);
-      return "";
     }
   }
 

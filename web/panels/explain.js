@@ -3,7 +3,7 @@
 import { Bench, taskOf } from "../bench.js";
 import { size_of } from "../bundle/core.js";
 import { intensity, legend, owner_of, pictured } from "../bundle/drawings.js";
-import { change, nearest, offered, outcome, suited } from "../bundle/panels.js";
+import { nearest, offered, outcome } from "../bundle/panels.js";
 import { all, bind, byId, h, numbered, options, span } from "../dom.js";
 import { ablation } from "./ablate.js";
 import { chapterView } from "./chapter.js";
@@ -25,7 +25,7 @@ export function setup(app, root) {
   let standard = kernel; // the configuration that the stage was opened with
   const [op, sizes, dtypes] = all("select", "explain-op", "explain-size", "explain-dtype");
   const [run] = all("button", "explain-run");
-  const [changed, reason, message] = all("p", "explain-change", "explain-reason", "explain-outcome");
+  const [reason, message] = all("p", "explain-reason", "explain-outcome");
   const [stages, sliders] = all("div", "explain-stages", "explain-sliders");
   const picture = byId("explain-picture");
   /** @type {(() => void)[]} what moves the sliders to the settings of `kernel` */
@@ -91,7 +91,7 @@ export function setup(app, root) {
   function open(name) {
     kernel = standard = subject.kernel(name, sizes.value, dtypes.value);
     const { summary, tunables } = kernel.stage;
-    changed.textContent = "";
+    byId("explain-change").textContent = "";
     byId("explain-stage").textContent = name;
     byId("explain-summary").textContent = summary;
     for (const input of stages.querySelectorAll("input")) {
@@ -123,7 +123,7 @@ export function setup(app, root) {
     reason.textContent = why ? `Cannot run here: ${why}.` : "";
     run.disabled = Boolean(why);
     ablate.show(standard, kernel, !why);
-    void showCode();
+    void code.show(kernel, problem());
   }
 
   function problem() {
@@ -170,13 +170,6 @@ export function setup(app, root) {
   /** @returns {string | null} why the stage cannot run, or null if it can */
   function refused() {
     return device.reason(kernel, problem()) ?? (subject.checked ? null : "this page shows its code only");
-  }
-
-  async function showCode() {
-    const shown = suited(kernel.of, problem());
-    const { name } = shown.dtype;
-    const text = await code.show(kernel, shown, name === dtypes.value ? "" : ` for ${name}`);
-    if (text) changed.textContent = change(text);
   }
 
   async function measure() {
