@@ -42,7 +42,7 @@ export function setup(app, root) {
   });
 
   bind(root, { measure, moved });
-  const choices = choosing(app, "explain", message, (chosen) => {
+  const load = choosing(app, "explain", message, (chosen) => {
     offer(chosen);
     void chapter.show(`${subject.op}/${kernel.name}`);
   });
@@ -63,8 +63,8 @@ export function setup(app, root) {
     const place = app.place;
     const [name, stage] = place.split("/");
     const has = (/** @type {Subject} */ each) => each.op === name && each.stages.includes(stage);
-    for (let i = 0; i < choices.length && bundle.index.ops.includes(name) && !has(subject); i++) {
-      const other = await choices[i]().catch(() => null); // offline, and not cached
+    for (let i = 0; i < op.length && bundle.index.ops.includes(name) && !has(subject); i++) {
+      const other = await load(i).catch(() => null); // offline, and not cached
       if (place !== app.place) return;
       if (!other || !has(other)) continue;
       op.selectedIndex = i;

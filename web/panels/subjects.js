@@ -27,30 +27,29 @@ const UNEVEN = [333, 257, 129]; // divided by no tile
 /**
  * Let a panel's list choose among its subjects; the first takes the place of one that cannot be loaded. Meanwhile `others` are disabled, too.
  * @param {App} app @param {"ladder" | "explain"} panel @param {HTMLElement} message @param {(subject: Subject) => unknown} show
- * @param {HTMLButtonElement[]} [others] @returns {(() => Promise<Subject>)[]} what loads them
+ * @param {HTMLButtonElement[]} [others] @returns loads a subject by its number
  */
 export function choosing(app, panel, message, show, others = []) {
   const [list] = all("select", `${panel}-op`);
   const lock = (/** @type {boolean} */ on) => [list, ...others].forEach((control) => (control.disabled = on));
   const choices = app.bundle.index.subjects[panel];
-  const loads = choices.map(
-    ([, kind, i]) =>
-      async () =>
-        kind === "products" ? products(app) : (await import("./known.js"))[kind](app, i),
-  );
+  const load = async (/** @type {number} */ i) => {
+    const [, kind, number] = choices[i];
+    return kind === "products" ? products(app) : (await import("./known.js"))[kind](app, number);
+  };
   list.replaceChildren(...options(numbered(choices.map(([title]) => title))));
   list.onchange = async () => {
     lock(true);
     try {
-      show(await loads[list.selectedIndex]());
+      show(await load(list.selectedIndex));
     } catch (error) {
       list.selectedIndex = 0;
-      show(await loads[0]());
+      show(await load(0));
       say(message, inWords(error), true);
     }
     lock(false);
   };
-  return loads;
+  return load;
 }
 
 /** @param {App} app @returns {Subject} floating-point matrix products, checked in JavaScript */
