@@ -65,6 +65,7 @@ declare module "*/bundle/panels.js" {
   export function outcome(record: RunRecord, label: string): string;
   export function outcomes(records: RunRecord[]): string;
   export function outstanding(records: RunRecord[]): RunRecord[];
+  export function speed_on(records: RunRecord[], kernel: Python, problem: Python): number | null;
   export function changes(kernel: Python, other: Python): [words: string, alone: Python | null][];
   export function nearest(kernel: Python, name: string, value: any, starts: Python[] | null): Python;
   export function excerpt(

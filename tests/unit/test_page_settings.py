@@ -108,6 +108,8 @@ def test_runs_on_the_same_problems_are_compared_and_else_those_of_the_same_kerne
 def test_gains_outcomes_and_changes_in_words() -> None:
     records = [record("naive", 8, 1.0), record("shared", 64, 5.0), record("naive", 64, 2.0), record("naive", 64, 4.0)]
     assert runs.gain(records, "reduce", "shared", "naive") == []
+    assert runs.speed_on(records, Naive(), gemm(64, 64, 64)) == 2.0
+    assert runs.speed_on(records, Naive(), gemm(64, 64, 65)) is None
     failed = record("gemv", 8, None, status="timeout")
     assert [r.kernel for r in runs.outstanding([failed, *records])] == ["shared", "naive", "naive", "naive", "gemv"]
     assert runs.outcomes([failed, *records]).startswith("Outcomes for 8³: 1 timeout, 4 ok.")

@@ -3,7 +3,7 @@
 import { Bench, taskOf } from "../bench.js";
 import { size_of } from "../bundle/core.js";
 import { intensity, legend, owner_of, pictured } from "../bundle/drawings.js";
-import { nearest, offered, outcome } from "../bundle/panels.js";
+import { nearest, offered, outcome, speed_on } from "../bundle/panels.js";
 import { all, bind, byId, h, numbered, options, span } from "../dom.js";
 import { ablation } from "./ablate.js";
 import { chapterView } from "./chapter.js";
@@ -27,7 +27,6 @@ export function setup(app, root) {
   const [run] = all("button", "explain-run");
   const [reason, message] = all("p", "explain-reason", "explain-outcome");
   const [stages, sliders] = all("div", "explain-stages", "explain-sliders");
-  const picture = byId("explain-picture");
   /** @type {(() => void)[]} what moves the sliders to the settings of `kernel` */
   let movers = [];
 
@@ -116,8 +115,8 @@ export function setup(app, root) {
   function moved() {
     message.textContent = "";
     const { of } = kernel;
-    picture.hidden = of.grid === undefined;
-    if (!picture.hidden) paint(of);
+    byId("explain-picture").hidden = of.grid === undefined;
+    if (of.grid) paint(of);
     traffic.show(kernel, problem(), speed());
     const why = refused();
     reason.textContent = why ? `Cannot run here: ${why}.` : "";
@@ -163,8 +162,7 @@ export function setup(app, root) {
 
   /** @returns {number | null} the measured speed of this configuration on this problem */
   function speed() {
-    const wanted = identityOf(device.record(kernel, taskOf(problem()), {}));
-    return app.measured.find((record) => identityOf(record) === wanted)?.gflops ?? null;
+    return speed_on(app.measured, kernel.of, problem());
   }
 
   /** @returns {string | null} why the stage cannot run, or null if it can */
@@ -208,7 +206,3 @@ export function setup(app, root) {
     return failed ? `${failed.kernel}: ${failed.reason}` : "";
   }
 }
-
-/** @param {RunRecord} record @returns {string} what it measures */
-const identityOf = ({ op, variant, kernel, m, n, k, dtype, config }) =>
-  JSON.stringify([op, variant, kernel, m, n, k, dtype, config]);

@@ -147,7 +147,7 @@ LATE: dict[str, tuple[Name, ...]] = {
         Name("webmm.page.tables", "excerpt"),
         *(Name("webmm.page.runs", name) for name in ("ablation", "best_of", "best_so_far", "change", "compared")),
         *(Name("webmm.page.runs", name) for name in ("gain", "hint", "likely", "outcome", "outcomes")),
-        Name("webmm.page.runs", "outstanding"),
+        *(Name("webmm.page.runs", name) for name in ("outstanding", "speed_on")),
         Name("webmm.page.translated", "translation"),
         *(Name("webmm.page.settings", name) for name in ("changes", "nearest", "offered", "suited", "upcoming")),
     ),

@@ -8,11 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from webmm.engine.timing import duration
+from webmm.kernels.base import Kernel
 from webmm.measure.records import Record
 from webmm.page.labels import size_of, speed_of, unit_of
 from webmm.page.tables import Row, Table, fastest
+from webmm.problems.base import Problem
 from webmm.text import figures, percent
 
 Key = Callable[[Record], str]
@@ -122,6 +125,15 @@ def _fastest_of(records: Sequence[Record], op: str, stages: Sequence[str]) -> li
         if all(stage in fastest for stage in stages):
             return [fastest[stage] for stage in stages]
     return []
+
+
+def speed_on(records: Sequence[Record], kernel: Kernel[Any], problem: Problem) -> float | None:
+    """Return the speed of a kernel on a problem, from the first record of both; None without one."""
+    wanted = (problem.op, problem.variant, kernel.name, *problem.sizes[:3], problem.dtype.name)
+    for r in records:
+        if (r.op, r.variant, r.kernel, r.m, r.n, r.k, r.dtype) == wanted and dict(r.config.items()) == kernel.config:
+            return r.gflops
+    return None
 
 
 def ablation(changes: Sequence[tuple[str, object]], records: Sequence[Record], label: str) -> list[Row]:
