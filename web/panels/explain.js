@@ -93,10 +93,9 @@ export function setup(app, root) {
     byId("explain-change").textContent = "";
     byId("explain-stage").textContent = name;
     byId("explain-summary").textContent = summary;
-    for (const input of stages.querySelectorAll("input")) {
-      input.checked = input.value === name;
-      if (input.checked) stages.scrollLeft = Number(input.parentElement?.offsetLeft) - 60; // on phones it is one line
-    }
+    const radio = /** @type {HTMLInputElement} */ (stages.querySelector(`[value="${name}"]`));
+    radio.checked = true;
+    stages.scrollLeft = Number(radio.parentElement?.offsetLeft) - 60; // on phones it is one line
     steps.show(subject.op, name);
     movers = [];
     sliders.replaceChildren(...tunables.map(control));

@@ -81,10 +81,8 @@ export function setup(app, root) {
     url.hash = `run=${await toFragment(records)}`;
     const there = await copied(url.href);
     if (!there) history.replaceState(null, "", url);
-    say(
-      message,
-      `The link is ${there ? "on the clipboard" : "in the address bar"}. It contains the results themselves; nothing was uploaded.`,
-    );
+    const place = there ? "on the clipboard" : "in the address bar";
+    say(message, `The link is ${place}. It contains the results themselves; nothing was uploaded.`);
   }
 
   async function load() {
