@@ -34,7 +34,7 @@ export function taskOf(problem) {
 
 /** A problem with its inputs on the device, whose result is checked on the CPU: as `webmm.cases.base.Case` in Python. */
 export class Inputs {
-  /** @type {DeviceArray[]} in the order of the problem's buffers */
+  /** @type {DeviceArray[]} the inputs in the order of the problem's buffers, then the result of the last launch */
   arrays = [];
 
   /** @param {Device} device @param {Python} of the problem @param {(result: HostArray) => Promise<Verdict>} check */
@@ -68,41 +68,43 @@ export class Inputs {
     return [];
   }
 
-  /** Prepare a launch whose output is full of NaN or, for integers, of ones in all bits; `verdict` checks it after the launch has run. @param {Runnable} kernel */
+  get result() {
+    return this.arrays[this.arrays.length - 1];
+  }
+
+  /** Prepare a launch whose result is full of NaN or, for integers, of ones in all bits; `verdict()` checks it after the launch has run. @param {Runnable} kernel */
   async open(kernel) {
     const extent = written(this.of);
     const poison = new Uint8Array(extent.end * extent.dtype.itemsize).fill(255);
-    const result = await filled(this.device, poison.buffer, extent);
-    const free = () => result.free();
-    return orFree(free, async () => {
-      const launch = await this.#launch(kernel, [...this.arrays, result]);
-      return { launch, result, verdict: async () => this.check(await result.read()), free };
-    });
+    for (const old of this.arrays.splice(this.of.buffers().length - 1)) old.free();
+    this.arrays.push(await filled(this.device, poison.buffer, extent));
+    return this.#launch(kernel);
+  }
+
+  async verdict() {
+    return this.check(await this.result.read());
   }
 
   /** Prepare a launch on arrays that are not filled, for a probe. @param {Runnable} kernel */
   async openEmpty(kernel) {
     await this.fill(this.of.buffers(), (/** @type {Python} */ { end, dtype }) => this.device.empty([end], dtype.name));
-    const free = () => this.free();
-    return orFree(free, async () => ({ launch: await this.#launch(kernel, this.arrays), free }));
+    return this.#launch(kernel);
   }
 
   /** Compute the problem once, and free the inputs. @param {Runnable} kernel */
   async compute(kernel) {
     try {
-      const { launch, result } = await this.open(kernel);
-      this.arrays.push(result); // to be freed as well
-      this.device.submit(launch, 1);
-      return await result.read();
+      this.device.submit(await this.open(kernel), 1);
+      return await this.result.read();
     } finally {
       this.free();
     }
   }
 
-  /** @param {Runnable} kernel @param {DeviceArray[]} arrays of all buffers @returns {Promise<Launch>} */
-  #launch(kernel, arrays) {
-    if ("launch" in kernel) return kernel.launch(this.of, arrays[0], arrays[1], arrays[2]);
-    return this.device.launch(kernel, this.of, ...arrays);
+  /** @param {Runnable} kernel @returns {Promise<Launch>} on the arrays, one for each buffer */
+  #launch(kernel) {
+    const [a, b, c] = this.arrays;
+    return "launch" in kernel ? kernel.launch(this.of, a, b, c) : this.device.launch(kernel, this.of, ...this.arrays);
   }
 }
 
@@ -113,7 +115,7 @@ export class Operands extends Inputs {
     const [a, b] = [Matrix.random(p.m, p.k, 1, p.dtype), Matrix.random(p.k, p.n, 2, p.dtype)];
     const rounding = device.bundle.index.dtypes[p.dtype];
     const [checker, bound] = [new Checker(a, b, rounding), errorBound(p.k, p.dtype, rounding)];
-    const on = new Operands(device, device.bundle.problem(p), (got) => judged(checker, got, bound));
+    const on = new Operands(device, device.bundle.problem(p), (got) => judged(device, checker, got, bound));
     return on.fill([a, b], (host) => device.array(host));
   }
 
@@ -127,13 +129,12 @@ export class Operands extends Inputs {
   }
 }
 
-/** @param {Checker} checker @param {HostArray} got @param {number} error_bound @returns {Promise<Verdict>} */
-async function judged(checker, got, error_bound) {
+/** @param {Device} device @param {Checker} checker @param {HostArray} got @param {number} error_bound @returns {Promise<Verdict>} */
+async function judged({ core }, checker, got, error_bound) {
   const max_error = await checker.error(got);
   if (max_error <= error_bound) return { wrong: null, max_error, error_bound };
-  const elements = await checker.wrong(got, error_bound);
-  const words = `the largest error is ${max_error.toExponential(2)}·|A||B|, rounding explains at most ${error_bound.toExponential(2)}`;
-  return { wrong: elements ? `${elements}; ${words}` : words, max_error, error_bound };
+  const words = [await checker.wrong(core, got, error_bound), core.excess(max_error, error_bound, "·|A||B|")];
+  return { wrong: words.filter(Boolean).join("; "), max_error, error_bound };
 }
 
 /** Runs kernels, and remembers their rates in order to skip runs that would take too long. */
@@ -157,21 +158,7 @@ export class Bench {
    * @returns {Promise<RunRecord>}
    */
   async run(kernel, on, longest = Infinity) {
-    const without = (/** @type {RunRecord["status"]} */ status, /** @type {string} */ reason) =>
-      this.device.record(kernel, on.problem, { status, reason });
-    const reason = on.reason(kernel);
-    if (reason) return without("unsupported", reason);
-    try {
-      const slow = await this.#tooSlow(kernel, on);
-      if (slow) return without("skipped", slow);
-      return await this.#measure(kernel, on, longest);
-    } catch (error) {
-      if (error instanceof DeviceLostError) throw error;
-      if (error instanceof UnsupportedError) return without("unsupported", error.message);
-      if (error instanceof ShaderError) return without("compile", error.message);
-      if (error instanceof TimeoutError) return without("timeout", error.message);
-      return without("runtime", inWords(error));
-    }
+    return this.device.record(kernel, on.problem, await this.#measure(kernel, on, longest).catch(failure));
   }
 
   /** Check and time a kernel on a case of its own, which is freed at the end. @param {Runnable} kernel @param {Promise<Inputs>} loading */
@@ -195,9 +182,8 @@ export class Bench {
   async #probe(kernel, on) {
     let rate = Infinity;
     for (const small of on.probes()) {
-      const { launch, free } = await small.openEmpty(kernel);
-      const run = this.#firstRun(launch, kernel.label, small.problem).then(() => wall(this.device, launch, 1));
-      const seconds = await run.finally(free);
+      const run = this.#firstRun(kernel, small, small.openEmpty(kernel)).then((launch) => wall(this.device, launch, 1));
+      const seconds = await run.finally(() => small.free());
       rate = small.problem.flops / seconds;
       this.#rates.set(kernel.label, rate);
       if (seconds > PROBE_TIME) break;
@@ -205,38 +191,49 @@ export class Bench {
     return rate;
   }
 
-  /** Run a launch for the first time, when drivers compile. @param {Launch} launch @param {string} label @param {Task} problem */
-  async #firstRun(launch, label, problem) {
+  /** Run a launch for the first time, when drivers compile, and return it. @param {Runnable} kernel @param {Inputs} on @param {Promise<Launch>} opening */
+  async #firstRun(kernel, on, opening) {
+    const launch = await opening;
     this.device.submit(launch, 1);
-    await within(RUN_TIMEOUT, `${label} at ${this.device.core.size_of(problem)}`, this.device.synchronize());
+    await within(RUN_TIMEOUT, `${kernel.label} at ${this.device.core.size_of(on.problem)}`, this.device.synchronize());
+    return launch;
   }
 
-  /** @param {Runnable} kernel @param {Inputs} on @param {number} longest */
+  /** @param {Runnable} kernel @param {Inputs} on @param {number} longest @returns {Promise<Partial<RunRecord>>} */
   async #measure(kernel, on, longest) {
+    const reason = on.reason(kernel);
+    if (reason) throw new UnsupportedError(reason);
+    const slow = await this.#tooSlow(kernel, on);
+    if (slow) return { status: "skipped", reason: slow };
     const { device } = this;
-    const p = on.problem;
-    const { launch, verdict, free } = await on.open(kernel);
-    try {
-      await this.#firstRun(launch, kernel.label, p);
-      const { wrong, ...errors } = await verdict();
-      if (wrong) return device.record(kernel, p, { status: "incorrect", reason: wrong, ...errors });
-      const seconds = await wall(device, launch, 1);
-      if (seconds > longest) {
-        const reason = `one run took ${(seconds * 1e3).toPrecision(3)} ms, much longer than the best so far`;
-        return device.record(kernel, p, { status: "skipped", reason, ...errors });
-      }
-      const timing = await device.time(launch);
-      const calls = [];
-      for (let i = 0; i < CALLS; i++) calls.push(await wall(device, launch, 1));
-      const call_us = calls.sort((x, y) => x - y)[Math.floor(CALLS / 2)] * 1e6;
-      this.#rates.set(kernel.label, (p.flops / timing.median_us) * 1e6);
-      const gflops = p.flops / timing.median_us / 1e3;
-      const peak_fraction = this.roofline && !kernel.matrix ? gflops / this.roofline.gflops : null; // of the FMA peak
-      return device.record(kernel, p, { ...timing, call_us, gflops, peak_fraction, ...errors });
-    } finally {
-      free();
+    const { flops } = on.problem;
+    const launch = await this.#firstRun(kernel, on, on.open(kernel));
+    const { wrong, ...errors } = await on.verdict();
+    if (wrong) return { status: "incorrect", reason: wrong, ...errors };
+    const seconds = await wall(device, launch, 1);
+    if (seconds > longest) {
+      const reason = `one run took ${(seconds * 1e3).toPrecision(3)} ms, much longer than the best so far`;
+      return { status: "skipped", reason, ...errors };
     }
+    const timing = await device.time(launch);
+    const calls = [];
+    for (let i = 0; i < CALLS; i++) calls.push(await wall(device, launch, 1));
+    const call_us = calls.sort((x, y) => x - y)[Math.floor(CALLS / 2)] * 1e6;
+    this.#rates.set(kernel.label, (flops / timing.median_us) * 1e6);
+    const gflops = flops / timing.median_us / 1e3;
+    const peak_fraction = this.roofline && !kernel.matrix ? gflops / this.roofline.gflops : null; // of the FMA peak
+    return { ...timing, call_us, gflops, peak_fraction, ...errors };
   }
+}
+
+/** @param {unknown} error of a measurement @returns {Partial<RunRecord>} what its record says; throws DeviceLostError */
+function failure(error) {
+  if (error instanceof DeviceLostError) throw error;
+  const reason = inWords(error);
+  if (error instanceof UnsupportedError) return { status: "unsupported", reason };
+  if (error instanceof ShaderError) return { status: "compile", reason };
+  if (error instanceof TimeoutError) return { status: "timeout", reason };
+  return { status: "runtime", reason };
 }
 
 /**

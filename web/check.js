@@ -7,6 +7,7 @@
  * anywhere.
  */
 
+/** @import { Core } from "./bundle.js" */
 /** @import { HostArray } from "./host.js" */
 /** @import { Matrix } from "./matrix.js" */
 /** @typedef {{eps: number, tiny: number}} Rounding */
@@ -43,19 +44,13 @@ export function errorBound(k, dtype, rounding, activation = "") {
   return k * F32_EPS + (dtype === "float32" ? 0 : rounding.eps) + (activation ? APPROXIMATION : 0);
 }
 
-/** Let the page handle input and paint. @returns {Promise<void>} */
-export function breathe() {
-  return new Promise((resolve) => setTimeout(resolve, 0));
-}
+let last = 0; // when the page could handle input and paint, in ms
 
-/** @returns {() => Promise<void>} for a long loop to await: lets the page breathe if it has not for CHUNK ms */
-export function breather() {
-  let last = performance.now();
-  return async () => {
-    if (performance.now() - last < CHUNK) return;
-    await breathe();
-    last = performance.now();
-  };
+/** For a long loop to await: lets the page handle input and paint if it could not for CHUNK ms. */
+export async function breathe() {
+  if (performance.now() - last < CHUNK) return;
+  await new Promise((resolve) => setTimeout(resolve, 0));
+  last = performance.now();
 }
 
 /** Checks results of the product of two given matrices. */
@@ -88,8 +83,8 @@ export class Checker {
     return `${rows.length} rows${comma}${columns.length} columns${sums}`;
   }
 
-  /** Compute the reference, if it was not computed before. */
-  prepare() {
+  /** The reference, which is computed once. */
+  #prepared() {
     return (this.#reference ??= Promise.all([this.#lines(), this.#project()]));
   }
 
@@ -103,32 +98,23 @@ export class Checker {
     return worst;
   }
 
-  /**
-   * The wrong elements among those compared, in the words of webmm/measure/verify.py; empty if there are none.
-   * @param {HostArray} got @param {number} bound
-   */
-  async wrong(got, bound) {
+  /** The wrong elements among those compared, in Python's words; empty if there are none. @param {Core} core @param {HostArray} got @param {number} bound @returns {Promise<string>} */
+  async wrong({ Wrong }, got, bound) {
     const wrong = new Map(); // expected values of wrong elements, by position
     await this.#compare(got, (error, at, expected) => error > bound && wrong.set(at, expected));
     if (!wrong.size) return "";
-    const c = got.floats();
     const { rows, columns } = this.#sample;
-    const first = [...wrong.keys()].reduce((x, y) => Math.min(x, y));
     const checked = rows.length * this.n + columns.length * (this.m - rows.length);
-    const place = `C[${Math.floor(first / this.n)}, ${first % this.n}]`;
-    const unwritten = Number.isNaN(c[first]) ? " (never written, read beyond an operand, or so computed)" : "";
-    const [expected, actual] = [wrong.get(first), c[first]].map((x) =>
-      String(Number(x.toPrecision(6))).replace("NaN", "nan"),
-    );
-    const elements = `${wrong.size.toLocaleString("en")} of ${checked.toLocaleString("en")} elements ${wrong.size === 1 ? "is" : "are"} wrong`;
-    return `${elements}, first ${place}: expected ${expected}, got ${actual}${unwritten}`;
+    const first = [...wrong.keys()].reduce((x, y) => Math.min(x, y));
+    const found = new Wrong(wrong.size, checked, first, wrong.get(first), got.floats()[first]);
+    return found.words(`C[${Math.floor(first / this.n)}, ${first % this.n}]`);
   }
 
   /** Compare the sampled elements with the reference. @param {HostArray} got @param {(error: number, at: number, expected: number) => unknown} tell called for each */
   async #compare(got, tell) {
     const c = got.floats();
     const largest = got.dtype === "float16" ? 65520 : 3.4028235677973366e38;
-    const [lines] = await this.prepare();
+    const [lines] = await this.#prepared();
     for (const { start, stride, expected, scale } of lines)
       for (let i = 0, at = start; i < expected.length; i++, at += stride)
         tell(this.#errorOf(c[at], expected[i], scale[i], largest), at, expected[i]);
@@ -144,93 +130,79 @@ export class Checker {
   }
 
   async #lines() {
+    const { m, n, k } = this;
     const { rows, columns } = this.#sample;
-    const out = [];
-    const breath = breather();
-    for (const [i, at] of [...rows, ...columns].entries()) {
-      const alongRow = i < rows.length;
-      out.push(this.#finished(alongRow ? this.#row(at) : await this.#column(at), at, alongRow));
-      await breath();
+    /** @type {Line[]} */
+    const lines = [];
+    for (const row of rows) {
+      const factors = Float64Array.from(this.#a.subarray(row * k, (row + 1) * k));
+      const line = this.#finished(await weighted(this.#b, n, factors, true), row, "row");
+      lines.push({ start: row * n, stride: 1, ...line });
     }
-    return out;
+    for (const column of columns) {
+      const factors = Float64Array.from({ length: k }, (_, i) => this.#b[i * n + column]);
+      const line = this.#finished(await weighted(this.#a, k, factors), column, "column");
+      lines.push({ start: column, stride: n, ...line });
+    }
+    return lines;
   }
 
-  /** Apply the epilogue to sums and to their scales. @param {Line} line @param {number} at @param {boolean} alongRow @returns {Line} */
-  #finished(line, at, alongRow) {
-    if (this.#epilogue === NONE) return line;
-    const { expected, scale } = line;
+  /** Apply the epilogue to the sums of a row or column, and to their scales. @param {Sums} sums @param {number} at @param {"row" | "column"} of */
+  #finished({ expected, scale }, at, of) {
     const { alpha, bias, per, activation } = this.#epilogue;
-    const along = (per === "column") === alongRow;
     for (let i = 0; i < expected.length; i++) {
-      const added = bias ? bias[along ? i : at] : 0;
+      const added = bias ? bias[per === of ? at : i] : 0;
       expected[i] = MEANINGS[activation](alpha * expected[i] + added);
       scale[i] = Math.abs(alpha) * scale[i] + Math.abs(added) + (activation ? 1 : 0);
     }
-    return line;
-  }
-
-  /** @param {number} row @returns {Line} */
-  #row(row) {
-    const { n, k } = this;
-    const [a, b] = [this.#a, this.#b];
-    const expected = new Float64Array(n);
-    const scale = new Float64Array(n);
-    for (let i = 0; i < k; i++) {
-      const x = a[row * k + i];
-      for (let j = 0, at = i * n; j < n; j++, at++) {
-        const product = x * b[at];
-        expected[j] += product;
-        scale[j] += Math.abs(product);
-      }
-    }
-    return { start: row * n, stride: 1, expected, scale };
-  }
-
-  /** @param {number} column @returns {Promise<Line>} */
-  async #column(column) {
-    const { m, n, k } = this;
-    const line = Float64Array.from({ length: k }, (_, i) => this.#b[i * n + column]);
-    return { start: column, stride: n, ...(await rowSums(this.#a, m, k, line, line.map(Math.abs))) };
+    return { expected, scale };
   }
 
   /** A·(B·x) for random signs x, or null if NaN or infinities make the comparison meaningless. */
   async #project() {
     if (this.#sample.full || this.#epilogue !== NONE) return null;
-    const { m, n, k } = this;
+    const { n, k } = this;
     let state = 1;
     const signs = Float64Array.from({ length: n }, () => ((state = (state * 48271) % 2147483647) % 2 ? 1 : -1));
-    const bx = await rowSums(this.#b, k, n, signs, signs.map(Math.abs));
-    const sums = await rowSums(this.#a, m, k, bx.expected, bx.scale);
+    const bx = await weighted(this.#b, n, signs);
+    const sums = await weighted(this.#a, k, bx.expected, false, bx.scale);
     return sums.scale.every(Number.isFinite) ? { ...sums, signs } : null;
   }
 
   /** @param {Float32Array} c @returns {Promise<number>} the largest error of a row of C·x */
   async #rowSums(c) {
-    const [, reference] = await this.prepare();
+    const [, reference] = await this.#prepared();
     if (!reference) return 0;
     const { expected, scale, signs } = reference;
-    const { expected: sums } = await rowSums(c, this.m, this.n, signs, signs);
+    const { expected: sums } = await weighted(c, this.n, signs);
     return sums.reduce((worst, sum, i) => Math.max(worst, this.#errorOf(sum, expected[i], scale[i], Infinity)), 0);
   }
 }
 
 /**
- * The sum of each row's elements times `weights`, and of their absolute values times `sizes`, of a row-major matrix.
- * @param {Float32Array} x @param {number} rows @param {number} columns @param {Float64Array} weights @param {Float64Array} sizes
+ * The sum of each row's elements times `weights`, and of their absolute values times `sizes`, of a row-major matrix; or those of each column.
+ * @param {Float32Array} x @param {number} columns @param {Float64Array} weights @param {boolean} [down] sum columns @param {Float64Array} [sizes]
  */
-async function rowSums(x, rows, columns, weights, sizes) {
-  const [expected, scale] = [new Float64Array(rows), new Float64Array(rows)];
-  const breath = breather();
+async function weighted(x, columns, weights, down = false, sizes = weights.map(Math.abs)) {
+  const rows = x.length / columns;
+  const [expected, scale] = [0, 0].map(() => new Float64Array(down ? columns : rows));
   for (let row = 0; row < rows; row++) {
-    let sum = 0;
-    let size = 0;
-    for (let j = 0, at = row * columns; j < columns; j++, at++) {
-      sum += x[at] * weights[j];
-      size += Math.abs(x[at]) * sizes[j];
+    const line = x.subarray(row * columns, (row + 1) * columns);
+    if (down) {
+      const [weight, size] = [weights[row], sizes[row]];
+      for (let j = 0; j < columns; j++) {
+        expected[j] += line[j] * weight;
+        scale[j] += Math.abs(line[j]) * size;
+      }
+    } else {
+      let [sum, size] = [0, 0];
+      for (let j = 0; j < columns; j++) {
+        sum += line[j] * weights[j];
+        size += Math.abs(line[j]) * sizes[j];
+      }
+      [expected[row], scale[row]] = [sum, size];
     }
-    expected[row] = sum;
-    scale[row] = size;
-    if (row % 64 === 63) await breath();
+    if (row % 64 === 63) await breathe();
   }
   return { expected, scale };
 }

@@ -1,7 +1,7 @@
 /** The exhibits of ops: stages on problems of a few sizes with random inputs, whose results translated Python checks. */
 
 import { Inputs, written } from "./bench.js";
-import { MEANINGS, breather, spread } from "./check.js";
+import { MEANINGS, breathe, spread } from "./check.js";
 import { list, provide } from "./python.js";
 import { Matrix } from "./webmm.js";
 
@@ -23,7 +23,6 @@ export async function compared(row, problem, x, y) {
   const rows = spread(m * k, Math.max(1, Math.floor(COMPARED / n)));
   const scope = rows.length === m * k ? "every result" : `the results of ${rows.length.toLocaleString("en")} rows`;
   let [error, first, infinite] = [0, "", 0];
-  const breath = breather();
   for (const at of rows) {
     const [i, j] = [Math.floor(at / k), at % k];
     const values = Array.from({ length: n }, (_, place) => x[(i * n + place) * k + j]);
@@ -36,7 +35,7 @@ export async function compared(row, problem, x, y) {
           first = `y[${index}]: expected ${Number(expected.toPrecision(6))}, got ${Number(y[index].toPrecision(6))}`;
         if (!(off <= error)) error = Number.isNaN(off) ? Infinity : off;
       });
-    await breath();
+    await breathe();
   }
   if (!infinite && y.some(Number.isNaN)) error = Infinity;
   const except = infinite ? ` except in rows with NaN or infinities (${infinite})` : "";

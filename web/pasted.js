@@ -77,7 +77,7 @@ export class Pasted {
       const got = new HostArray(/** @type {any} */ (data.slice(0, m * n)), [m, n], dtype);
       const bound = errorBound(k, dtype, rounding);
       const checker = new Checker(a, b, rounding);
-      const found = (await checker.error(got)) <= bound ? "" : await checker.wrong(got, bound);
+      const found = (await checker.error(got)) <= bound ? "" : await checker.wrong(device.core, got, bound);
       return [found, strays(data, m * n)].filter(Boolean).join("; ");
     } finally {
       for (const array of arrays) array.free();

@@ -164,6 +164,7 @@ def text() -> Any:
     lines = "  a\n  b\n".splitlines()
     return (
         f"{number:,} {2.5:.1f} {1234.56:,.1f} {0.00012:.1e} {2e300:.1e} {12.346:.3g} {0.5:g} {name!r} {'x'!r}",
+        f"{0.1 + 0.2:.{number % 10}g} {math.nan:.6g} {-math.inf:.2e} {math.isnan(math.nan)}",
         "-" * 3 + "abc"[1:][-1],
         [line.strip() for line in lines],
         re.sub(r"^[})]+", "", "}})x}"),

@@ -35,7 +35,8 @@ export const { typing, itertools, operator, re } = {
 };
 
 const { ceil, exp, floor, log, log2, max, min, sqrt } = Math;
-export const math = { ceil, exp, floor, inf: Infinity, isfinite: Number.isFinite, log, log2, nan: NaN, prod, sqrt };
+const { isFinite: isfinite, isNaN: isnan } = Number;
+export const math = { ceil, exp, floor, inf: Infinity, isfinite, isnan, log, log2, nan: NaN, prod, sqrt };
 /** NumPy's functions, of numbers: what Python computes of arrays is computed here of one row after another. */
 export const numpy = { ceil, exp, log, maximum: max, minimum: min };
 provide("webmm.choose.model.by_row", (rows, names, formula) =>

@@ -96,7 +96,7 @@ const TEXTS = {
 export function format(x, spec) {
   const parts = /^(,?)(?:\.(\d+)([efg])|(g?))$/.exec(spec);
   if (!parts) throw new ValueError(`the format ${spec} is not supported`);
-  if (spec === "") return str(x);
+  if (spec === "" || !Number.isFinite(Number(x))) return str(x);
   const [, grouped, places, kind = parts[4]] = parts;
   const text = TEXTS[kind](Number(x), places && Number(places));
   return grouped ? text.replace(/\B(?<!\.\d*)(?=(\d{3})+(?!\d))/g, ",") : text;

@@ -16,7 +16,7 @@ from webmm.errors import ShaderError, WebmmError
 from webmm.kernels import STAGES, configure
 from webmm.kernels.base import Kernel
 from webmm.kernels.subgroups import pinned
-from webmm.measure.verify import Wrong
+from webmm.measure.verify import Wrong, excess
 from webmm.problems import DEFAULT_OP
 from webmm.problems.base import Problem
 from webmm.wgsl.compilers import shown
@@ -53,7 +53,7 @@ def incorrect(
 
     `named` names an element by its place, for a problem without an op.
     """
-    words = f"the largest error is {error:.2e}{case.scale}, rounding explains at most {case.bound:.2e}"
+    words = excess(error, case.bound, case.scale)
     wrong = case.wrong(got)
     if not wrong:
         return words, None

@@ -58,6 +58,11 @@ class Wrong:
         return f"{elements}, first {name}: expected {expected}, got {got}{unwritten}"
 
 
+def excess(error: float, bound: float, scale: str) -> str:
+    """Return how the largest error of a wrong result, as a multiple of `scale`, compares with its bound."""
+    return f"the largest error is {error:.2e}{scale}, rounding explains at most {bound:.2e}"
+
+
 def wrong_elements(got: NDArray[Any], expected: NDArray[Any], wrong: NDArray[np.bool_]) -> Wrong | None:
     """Return the elements of a result at which `wrong` holds, or None if there are none; all have the same shape."""
     places = np.flatnonzero(wrong)
@@ -74,9 +79,8 @@ def unwritten(got: NDArray[Any]) -> Wrong | None:
 
 def _distinct(one: float, other: float) -> tuple[str, str]:
     """Return two numbers with as many digits as are needed to tell them apart, but at least 6."""
-    for digits in (6, 9, 17):
-        if f"{one:.{digits}g}" != f"{other:.{digits}g}":
-            break
+    each = [digits for digits in (6, 9) if f"{one:.{digits}g}" != f"{other:.{digits}g}"]
+    digits = [*each, 17][0]
     return f"{one:.{digits}g}", f"{other:.{digits}g}"
 
 

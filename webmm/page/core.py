@@ -71,6 +71,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         "reduction",
     ),
     "webmm.measure.records": ("Record",),
+    "webmm.measure.verify": ("Wrong", "excess"),
     "webmm.measure.roofline": ("BINDINGS", "COPY_WORKGROUP", "copy_bytes", "fma_variants"),
     "webmm.page.tables": ("bars", "explained", "fastest", "found", "hero", "results", "step", "to_keep"),
     "webmm.text": ("exponent", "figures", "nbytes"),

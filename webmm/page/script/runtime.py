@@ -34,7 +34,7 @@ RENAMED = {"iter": "iterator", "TypeError": "TypeError_"}  # `$.iter` returns th
 MODULES: dict[ModuleType, tuple[str, ...]] = {
     dataclasses: ("MISSING", "asdict", "fields", "replace"),
     itertools: ("product",),
-    math: ("ceil", "exp", "floor", "inf", "isfinite", "log", "log2", "nan", "prod", "sqrt"),
+    math: ("ceil", "exp", "floor", "inf", "isfinite", "isnan", "log", "log2", "nan", "prod", "sqrt"),
     numpy: ("ceil", "exp", "log", "maximum", "minimum"),  # of numbers
     operator: ("index",),
     re: ("sub",),
