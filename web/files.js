@@ -1,6 +1,6 @@
 /**
  * Calls on matrices in .npy files, which may be larger than memory, as in webmm/dask/files.py: cut into pieces by the
- * translation of webmm/cut/arrays.py. A piece is read from the files while the device computes the one before.
+ * translation of webmm/cut/files.py. A piece is read from the files while the device computes the one before.
  *
  *     const [a, b] = await Promise.all([...chosen].map((file) => NpyFile.open(file)));
  *     const c = await applyToFiles(gpu, "gemm", [a, b]);
@@ -19,7 +19,7 @@ import { npyHead, npyHeader } from "./matrix.js";
 /** @import { DeviceArray } from "./engine/array.js" */
 /** @import { ElementType } from "./host.js" */
 /** The first element, and one past the last. @typedef {[number, number]} Range */
-/** The range along each axis, by its letter. @typedef {Map<string, Range>} At */
+/** A translated `FilePiece`. @typedef {{reads: [Range, Range][], row: number, column: number, partial: boolean, last: boolean}} Piece */
 /** A part of a file, and its position. @typedef {[at: number, part: BlobPart]} Part */
 /** Write bytes of the result from a position of its file on. @typedef {(bytes: Uint8Array, position: number) => unknown} Write */
 /** @typedef {"gemm" | "reduce:sum" | "reduce:mean" | "reduce:prod" | "reduce:max" | "reduce:min" | "reduce:argmax" | "reduce:argmin" | "reduce:logsumexp" | "softmax" | "layer_norm" | "rms_norm" | "gelu"} FileOp */
@@ -117,18 +117,20 @@ const reduction = (name) => [
  */
 export async function applyToFiles(device, op, operands, options = {}) {
   const { axis = -1, memory = MEMORY, write, progress, ...more } = options;
-  if (![-2, -1, 0, 1].includes(axis))
-    throw new ProblemError(`axis ${axis} is out of range for a matrix; choose 0 or 1`);
   if (!(typeof memory === "number" && memory >= LEAST))
     throw new ProblemError(`memory is a number of bytes, at least ${LEAST}, not ${memory}`);
   const ops = { ...Object.fromEntries([...device.core.OPERATIONS.keys()].map(reduction)), ...OPS };
   const [known, compute] = ops[oneOf("op", op, Object.keys(ops))];
-  const side = (axis + 2) % 2;
-  const letters = lettersOf(op, side);
-  const shape = check(op, letters, known, operands, more);
-  const pieces = piecesOf(device, letters, operands, shape, memory);
-  const [{ dtype, columns: inner }] = operands;
-  const read = (/** @type {At} */ at) => Promise.all(operands.map((x, i) => x.read(...rangesOf(x, letters[i], at))));
+  const { file_pieces, result_shape, side_of } = await device.bundle.module("cut.js");
+  const side = side_of(axis);
+  check(op, known, operands, more);
+  const limits = device.core.moving_limits(device.choices.described, memory);
+  const shape = result_shape(op, side, operands);
+  /** @type {Piece[]} */
+  const pieces = [...file_pieces(op, side, operands, limits)];
+  const wide = operands[0].dtype === "float64" ? "float64" : "float32";
+  const read = (/** @type {Piece} */ { reads }) =>
+    Promise.all(operands.map((x, i) => x.read(reads[i][0], reads[i][1])));
   /** @type {Part[]} */
   const kept = [];
   const put = writer(shape, write, kept);
@@ -136,19 +138,18 @@ export async function applyToFiles(device, op, operands, options = {}) {
   /** @type {DeviceArray | null} */
   let sum = null; // of the products along k so far
   try {
-    for (const [i, at] of pieces.entries()) {
+    for (const [i, { row, column, partial, last }] of pieces.entries()) {
       const hosts = await next;
       if (i + 1 < pieces.length) (next = read(pieces[i + 1])).catch(() => {}); // awaited above
-      const [from, to] = at.get("k") ?? [0, inner];
-      const given = to - from < inner ? { ...more, outDtype: dtype === "float64" ? "float64" : "float32" } : more;
+      const given = partial ? { ...more, outDtype: wide } : more;
       sum = await onDevice(device, operands, hosts, async (views) =>
         sum ? device.gemm(views[0], views[1], sum, { ...more, beta: 1 }) : compute(device, views, given, side),
       );
-      if (to === inner) {
+      if (last) {
         const found = await sum.read();
         sum.free();
         sum = null;
-        await put(op === "gemm" ? found.as(dtype) : found, at.get("m")?.[0], at.get("n")?.[0]);
+        await put(op === "gemm" ? found.as(operands[0].dtype) : found, row, column);
       }
       await progress?.(i + 1, pieces.length);
     }
@@ -158,43 +159,12 @@ export async function applyToFiles(device, op, operands, options = {}) {
   return write ? null : NpyFile.open(new Blob(kept.sort(([a], [b]) => a - b).map(([, part]) => part)));
 }
 
-/** @param {string} op @param {number} axis @returns {string[]} the letters of the axes of the operands and of the result, with "1" for an axis of length 1; m and n are cut, and k of a product */
-function lettersOf(op, axis) {
-  if (op === "gemm") return ["mk", "kn", "mn"];
-  const [of, reduced] = axis ? ["mw", "m1"] : ["wn", "1n"];
-  return [of, op.startsWith("reduce:") ? reduced : of];
-}
-
-/** @param {string} op @param {string[]} letters @param {readonly string[]} known @param {unknown} operands @param {Record<string, any>} options @returns {[number, number]} the shape of the result */
-function check(op, letters, known, operands, options) {
-  const count = letters.length - 1;
+/** @param {string} op @param {readonly string[]} known @param {unknown} operands @param {object} options */
+function check(op, known, operands, options) {
+  const count = op === "gemm" ? 2 : 1;
   if (!Array.isArray(operands) || operands.length !== count || !operands.every((x) => x instanceof NpyFile))
     throw new ProblemError(`${op} takes a list of ${count} NpyFile; open a file with await NpyFile.open(blob)`);
-  const [a, b = a] = operands;
-  if (a.dtype !== b.dtype) throw new ProblemError(`A is ${a.dtype}, B is ${b.dtype}; cast one of them`);
   for (const name of Object.keys(options)) oneOf("option", name, known);
-  if (count > 1 && a.columns !== b.rows)
-    throw new ProblemError(`A has ${a.columns} columns, B has ${b.rows} rows; they must be equal`);
-  const [rows, columns] = letters[count];
-  return [rows === "1" ? 1 : a.rows, columns === "1" ? 1 : b.columns];
-}
-
-/** @param {Device} device @param {string[]} letters @param {NpyFile[]} operands @param {[number, number]} shape @param {number} memory @returns {At[]} with k, if it is cut, innermost */
-function piecesOf({ core, choices }, letters, operands, shape, memory) {
-  const result = { shape, dtype: /** @type {ElementType} */ ("float64"), fortran: false }; // no result is longer
-  const arrays = [...operands, result].map(({ shape, dtype, fortran }, i) => {
-    const [axes, lengths] = [[...letters[i]], [...shape]].map((each) => (fortran ? each.reverse() : each));
-    return new core.Extents(axes.join(""), lengths, ELEMENTS[dtype].itemsize, true);
-  });
-  const along = [..."mnk"].filter((letter) => letters.join("").includes(letter)).join("");
-  const pieces = core.array_pieces(arrays, along, "", core.moving_limits(choices.described, memory), 0);
-  return [...pieces].map(({ at }) => at);
-}
-
-/** @param {NpyFile} x @param {string} letters @param {At} at @returns {[Range, Range]} the rows and columns that a piece needs */
-function rangesOf({ shape }, letters, at) {
-  const [rows, columns] = shape.map((length, side) => at.get(letters[side]) ?? /** @type {Range} */ ([0, length]));
-  return [rows, columns];
 }
 
 /** @param {Device} device @param {NpyFile[]} operands @param {HostArray[]} hosts their elements @param {(views: DeviceArray[]) => Promise<DeviceArray>} compute @returns {Promise<DeviceArray>} what it computes of copies on the device */
@@ -213,7 +183,7 @@ async function onDevice(device, operands, hosts, compute) {
 function writer(shape, write, kept) {
   let head = new Uint8Array();
   const put = /** @type {(part: any, at: number) => unknown} */ (write ?? ((part, at) => kept.push([at, part])));
-  return async (/** @type {HostArray} */ piece, row = 0, column = 0) => {
+  return async (/** @type {HostArray} */ piece, /** @type {number} */ row, /** @type {number} */ column) => {
     const { data, dtype } = piece;
     if (!head.length) {
       const type = Object.keys(TYPES).find((name) => TYPES[name] === dtype);

@@ -7,12 +7,14 @@ import itertools
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import webmm
 from webmm.cut.arrays import Extents, array_pieces
+from webmm.cut.files import file_pieces, result_shape
 from webmm.cut.pieces import ALIGNED, GRAINS, Limits, elements, fitted, lengths_of
 from webmm.problems.base import ALIGNMENT
 
@@ -96,6 +98,20 @@ def test_lengths_are_halved_at_grains() -> None:
             grain = next(grain for grain in (*grains, 1) if before > 2 * grain or grain == 1)
             assert after % grain == 0
             assert after < math.ceil(before / 2) + grain
+
+
+@pytest.mark.parametrize(("op", "shapes"), [("gemm", [(90, 70), (70, 80)]), ("softmax", [(90, 70)])])
+def test_pieces_of_files_cover_the_result(op: str, shapes: list[tuple[int, int]]) -> None:
+    operands = [SimpleNamespace(shape=shape, dtype="float32", fortran=True) for shape in shapes]
+    for axis in (0, 1):
+        seen, covered = np.zeros(result_shape(op, axis, operands), int), 0
+        for piece in file_pieces(op, axis, operands, Limits(2**20, math.inf, 20_000)):
+            rows, columns = piece.reads[0][0], piece.reads[-1][1]
+            assert (rows[0], columns[0]) == (piece.row, piece.column)
+            seen[slice(*rows), slice(*columns)] += piece.last
+            covered += piece.partial
+        assert (seen == 1).all()
+        assert (covered > 0) == (op == "gemm")
 
 
 def names() -> list[tuple[str, str]]:

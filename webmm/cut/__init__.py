@@ -14,6 +14,7 @@ knows (the longest k that stays exact, room for kept sums) is a demand that `web
 - `dispatches`: of a `Gemm`, which says itself how it is cut (`axes`, `cut()`, `sums_apart`): a piece per dispatch. Only
   those pieces are cut again that exceed a limit.
 - `arrays`: of any call, from the letters of its operands' axes: the pieces that are moved to a device and back.
+- `files`: of an op on matrices in files in webmm.js; what Python's calls on files have in common with it.
 - `streams`: of a product whose operands stay in host memory. A piece of C stays on the device (it is *held*) while
   pieces along k are uploaded; it is computed in shorter pieces of its rows.
 - `devices`: of a product among devices, in proportion to their rates: a piece for each, `Piece.worker`. Its time is

@@ -14,6 +14,7 @@ from pathlib import Path
 from distributed import Client, as_completed
 
 from webmm.calls.executor import Progress
+from webmm.cut.files import side_of
 from webmm.cut.pieces import Piece
 from webmm.dask.file_op import Arguments
 from webmm.dask.ops import op_of_files
@@ -22,7 +23,7 @@ from webmm.dask.products import own_device
 from webmm.dask.stored import Corner, FileCall, Written, opened, store
 from webmm.dask.workers import RESOURCE, cluster, count
 from webmm.engine.device import Device
-from webmm.errors import ConfigError, ProblemError, WebmmError
+from webmm.errors import ConfigError, WebmmError
 
 
 def multiply_files(
@@ -97,7 +98,7 @@ def apply_to_files(
     that are not from an unfinished run.
     """
     paths = [operands] if isinstance(operands, Path) else list(operands)
-    call = op_of_files(op, _axis(axis), arguments)
+    call = op_of_files(op, side_of(axis), arguments)
     found = [opened(path, dtypes=call.dtypes) for path in paths]
     shape, dtype = call.result(found, paths)
     if (workers or client) and call.from_plugin:
@@ -120,12 +121,6 @@ def apply_to_files(
         tuple(map(str, call.sources)),
     )
     return _run(job, target, workers, adapters, client, device, progress)
-
-
-def _axis(axis: int) -> int:
-    if axis not in (-2, -1, 0, 1):
-        raise ProblemError(f"axis {axis} is out of range for a matrix; choose 0 or 1")
-    return axis % 2
 
 
 def _run(

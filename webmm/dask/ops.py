@@ -15,6 +15,7 @@ from webmm.calls.quantized import out_dtype_of, qmatmul
 from webmm.cases import OPS, op_of
 from webmm.cases.streaming import StreamingOp
 from webmm.cut.devices import Types
+from webmm.cut.files import check_inner, letters_of
 from webmm.cut.pieces import Piece, elements
 from webmm.dask.file_op import READ, Arguments, FileOp, Shape
 from webmm.dask.ops_of_one import OfOne
@@ -37,10 +38,7 @@ class Product(FileOp):
         if len(operands) != 2:
             raise ConfigError("a product takes two files, A and B")
         a, b = operands
-        if a.shape[1] != b.shape[0]:
-            raise ProblemError(
-                f"{names[0]} has {a.shape[1]} columns, {names[1]} has {b.shape[0]} rows; they must be equal"
-            )
+        check_inner(a.shape, b.shape, names)
         return (a.shape[0], b.shape[1]), self.dtype(a.dtype, b.dtype, names)
 
     def dtype(self, a: Any, b: Any, names: Sequence[object]) -> str:
@@ -52,7 +50,7 @@ class Product(FileOp):
     def letters(self, shapes: Sequence[Shape]) -> list[str]:
         """Return the letters: k is summed."""
         del shapes
-        return ["mk", "kn"]
+        return letters_of("gemm", self.axis)
 
     def lengths(self, operands: Sequence[Any], shape: Shape, workers: int) -> Shape:
         """Return the rows and columns of a task."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from webmm.calls.compute import compute
 from webmm.cases import op_of
 from webmm.cases.streaming import StreamingOp
+from webmm.cut.files import letters_of
 from webmm.dask.file_op import Arguments, FileOp, Shape
 from webmm.dtypes import DType, dtype_of
 from webmm.engine.device import Device
@@ -57,7 +58,7 @@ class OfOne(FileOp):
     def letters(self, shapes: Sequence[Shape]) -> list[str]:
         """Return the letters: only the other axis is cut."""
         del shapes
-        return ["mk" if self.axis else "kn"]
+        return letters_of(self.name, self.axis)
 
     def tiled(self, tile: Any, planned: Shape) -> Shape:
         """Return the rows and columns of a piece with so many along the axis that is cut; the other stays whole."""

@@ -80,7 +80,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
 # Attributes that translated code reads of the modules of `choose`, and of objects that JavaScript passes in: devices,
 # arrays, runs, the template environment.
 DESCRIBED = {
-    *("candidates", "capabilities", "driver", "engine", "fallbacks", "field", "info", "kind", "name"),
+    *("candidates", "capabilities", "driver", "engine", "fallbacks", "field", "fortran", "info", "kind", "name"),
     *("capacity", "device", "dtype", "element", "get_template", "mT", "naga", "ndim", "offset", "records"),
     *("render", "shape", "size", "strides"),
     *("array", "data", "devices", "empty", "result", "run", "sum"),  # of calls
@@ -122,6 +122,7 @@ LATE: dict[str, tuple[Name, ...]] = {
             "webmm.problems.weights": ("WeightOnly",),
         },
     ),
+    "cut.js": tuple(Name("webmm.cut.files", name) for name in ("file_pieces", "result_shape", "side_of")),
     "export.js": (Name("webmm.wgsl.export", "stage"),),
     "compiler.js": (
         *(Name("webmm.wgsl.compiler", name) for name in ("Compiled", "kind_of", "shown")),
