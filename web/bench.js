@@ -103,8 +103,8 @@ export class Inputs {
 
   /** @param {Runnable} kernel @returns {Promise<Launch>} on the arrays, one for each buffer */
   #launch(kernel) {
-    const [a, b, c] = this.arrays;
-    return "launch" in kernel ? kernel.launch(this.of, a, b, c) : this.device.launch(kernel, this.of, ...this.arrays);
+    const { device, of, arrays } = this;
+    return "launch" in kernel ? kernel.launch(of, ...arrays) : device.launch(kernel, of, ...arrays);
   }
 }
 
@@ -216,9 +216,8 @@ export class Bench {
       return { status: "skipped", reason, ...errors };
     }
     const timing = await device.time(launch);
-    const calls = [];
-    for (let i = 0; i < CALLS; i++) calls.push(await wall(device, launch, 1));
-    const call_us = calls.sort((x, y) => x - y)[Math.floor(CALLS / 2)] * 1e6;
+    const calls = await Array.fromAsync({ length: CALLS }, () => wall(device, launch, 1));
+    const { median_us: call_us } = device.core.Timing.of(calls, "wall");
     this.#rates.set(kernel.label, (flops / timing.median_us) * 1e6);
     const gflops = flops / timing.median_us / 1e3;
     const peak_fraction = this.roofline && !kernel.matrix ? gflops / this.roofline.gflops : null; // of the FMA peak

@@ -8,12 +8,10 @@ import { Kernel } from "./kernels.js";
 /** @import { Device } from "./webmm.js" */
 /** @import { Runnable, Verdict } from "./bench.js" */
 /** @import { ElementType } from "./host.js" */
-/** @typedef {{name: string, dtype: ElementType, count: number, start: number, low: number, high: number}} Input */
+/** @typedef {{dtype: ElementType, count: number, start: number, low: number, high: number}} Input */
 /** An entry of bundle/ladders.js: a translated problem, its inputs, the fingerprint of its result, and the kernels of its ladder. @typedef {{problem: any, inputs: Input[], fingerprint: number, kernels: any[]}} Known */
 
 const CHUNK = 2 ** 20; // elements between two calls of breathe()
-/** @type {Record<number, any>} */
-const WORDS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: Uint32Array };
 
 /** @param {number} x @returns {number} a hash of 32 bits (Wellons' lowbias32) */
 function mix(x) {
@@ -59,9 +57,8 @@ export class PreparedCase extends Inputs {
   }
 
   get rungs() {
-    const { bundle, choices } = this.device;
-    const fitted = (/** @type {any} */ kernel) => choices.fitted(bundle.wrap(kernel), this.of).of;
-    return this.known.kernels.map((kernel) => new Rung(bundle, fitted(kernel)));
+    const { bundle, choices, core } = this.device;
+    return this.known.kernels.map((kernel) => new Rung(bundle, core.fitted(kernel, this.of, choices.now())));
   }
 
   /** The stages of the ladder: of kernels with equal labels, for different subgroup sizes, the first that can run. */
@@ -70,14 +67,12 @@ export class PreparedCase extends Inputs {
     return all.map((variants) => variants.find((rung) => !this.reason(rung)) ?? variants[0]);
   }
 
-  /** Generate the inputs and upload them. */
+  /** Generate the inputs, which are in the order of the problem's buffers, and upload them. */
   load() {
-    /** @type {any[]} */
     const extents = this.of.buffers();
-    return this.fill(this.known.inputs, async (input) => {
-      const extent = extents.find(({ name }) => name === input.name);
-      return filled(this.device, await drawn(input), extent);
-    });
+    const make = async (/** @type {[number, Input]} */ [i, input]) =>
+      filled(this.device, await drawn(input), extents[i]);
+    return this.fill(this.known.inputs.entries(), make);
   }
 
   /** The smaller problems of the ladder. */
@@ -97,7 +92,8 @@ export class PreparedCase extends Inputs {
 
 /** @param {HostArray} result @param {number} expected fingerprint @returns {Verdict} */
 function judged({ data }, expected) {
-  const Words = WORDS[data.BYTES_PER_ELEMENT];
+  /** @type {any} */
+  const Words = [Uint8Array, Uint16Array, Uint32Array][Math.min(data.BYTES_PER_ELEMENT, 4) >> 1];
   const found = fingerprint(new Words(data.buffer, data.byteOffset, data.byteLength / Words.BYTES_PER_ELEMENT));
   if (found === expected) return { wrong: null, max_error: 0, error_bound: 0 };
   const hex = (/** @type {number} */ value) => value.toString(16).padStart(8, "0");

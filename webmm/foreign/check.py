@@ -15,11 +15,9 @@ from webmm.engine.device import Device
 from webmm.engine.timing import submit
 from webmm.errors import ConfigError, ProblemError
 from webmm.foreign import Foreign
+from webmm.foreign.guards import GUARD, UNTOUCHED, strays
 from webmm.foreign.tasks import Size, Task, Work, wrong_in
 from webmm.problems.base import Extent
-
-GUARD = 1024  # guard elements after each buffer: NaN (or -1) after the operands, UNTOUCHED after the result
-UNTOUCHED = 77
 
 
 @dataclass(frozen=True)
@@ -80,15 +78,9 @@ class SizeCheck:
         """Return a description of wrong elements and stray writes; empty if there are none."""
         inside, beyond = self._split(got)
         wrong = wrong_in(inside, self.task.trial)
-        strays = np.flatnonzero(beyond != UNTOUCHED)
         words = [wrong.words(self._name(wrong.first))] if wrong else []
-        if strays.size:
-            at = self.task.written.end + int(strays[0])
-            words.append(
-                f"{strays.size:,} elements beyond the end of {self.work.result} were written, first element {at:,} of "
-                f"its buffer: got {beyond[strays[0]]:g}"
-            )
-        return "; ".join(words)
+        words.append(strays(beyond.tolist(), self.task.written.end, self.work.result))
+        return "; ".join(filter(None, words))
 
     def order_dependence(self, forward: NDArray[Any], reverse: NDArray[Any]) -> str:
         """Return a description of how the two orders of invocations differ; empty if they do not."""

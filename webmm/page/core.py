@@ -155,6 +155,7 @@ LATE: dict[str, tuple[Name, ...]] = {
     ),
     "foreign.js": (
         Name("webmm.foreign.counts", "CHECKED"),
+        *(Name("webmm.foreign.guards", name) for name in ("GUARD", "UNTOUCHED", "strays")),
         Name("webmm.foreign.pasted", "pasted"),
     ),
     "ops.js": tuple(Name("webmm.page.rows", name) for name in ("ROWS", "SHOWN", "FORMS", "FIELDS")),
