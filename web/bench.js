@@ -1,7 +1,6 @@
 /** Measurements for the ladders and the tuner: a kernel is checked before it is timed, and every outcome becomes a record. */
 
 import { Checker, errorBound } from "./check.js";
-import { orFree } from "./engine/guard.js";
 import { wall } from "./engine/timing.js";
 import { DeviceLostError, ShaderError, TimeoutError, UnsupportedError, inWords } from "./errors.js";
 import { ELEMENTS } from "./host.js";
@@ -46,12 +45,14 @@ export class Inputs {
   }
 
   /** Make the inputs, one after another. @template T @param {Iterable<T>} each @param {(one: T) => Promise<DeviceArray>} make */
-  fill(each, make) {
-    const fill = async () => {
+  async fill(each, make) {
+    try {
       for (const one of each) this.arrays.push(await make(one));
       return this;
-    };
-    return orFree(() => this.free(), fill);
+    } catch (error) {
+      this.free();
+      throw error;
+    }
   }
 
   free() {
@@ -72,17 +73,13 @@ export class Inputs {
     return this.arrays[this.arrays.length - 1];
   }
 
-  /** Prepare a launch whose result is full of NaN or, for integers, of ones in all bits; `verdict()` checks it after the launch has run. @param {Runnable} kernel */
+  /** Prepare a launch whose result is full of NaN or, for integers, of ones in all bits. @param {Runnable} kernel */
   async open(kernel) {
     const extent = written(this.of);
     const poison = new Uint8Array(extent.end * extent.dtype.itemsize).fill(255);
     for (const old of this.arrays.splice(this.of.buffers().length - 1)) old.free();
     this.arrays.push(await filled(this.device, poison.buffer, extent));
     return this.#launch(kernel);
-  }
-
-  async verdict() {
-    return this.check(await this.result.read());
   }
 
   /** Prepare a launch on arrays that are not filled, for a probe. @param {Runnable} kernel */
@@ -208,7 +205,7 @@ export class Bench {
     const { device } = this;
     const { flops } = on.problem;
     const launch = await this.#firstRun(kernel, on, on.open(kernel));
-    const { wrong, ...errors } = await on.verdict();
+    const { wrong, ...errors } = await on.check(await on.result.read());
     if (wrong) return { status: "incorrect", reason: wrong, ...errors };
     const seconds = await wall(device, launch, 1);
     if (seconds > longest) {

@@ -187,8 +187,7 @@ export class Bundle {
 
   /** @param {string} name of a stage @param {Config | undefined} config tunables that differ from the defaults @param {string} op @returns {Python} the translated kernel, which may be invalid */
   configure(name, config, op) {
-    const settings = new Dict();
-    for (const [tunable, value] of Object.entries(config ?? {})) settings.set(tunable, String(value));
+    const settings = new Dict(Object.entries(config ?? {}).map(([tunable, value]) => [tunable, String(value)]));
     return this.core.configure(name, settings, op);
   }
 }

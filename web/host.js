@@ -51,9 +51,8 @@ export function denseStrides(shape) {
 /** @param {unknown} shape @returns {number[]} the lengths; throws ProblemError unless they are non-negative integers */
 export function checkedShape(shape) {
   const lengths = typeof shape === "number" ? [shape] : shape;
-  if (!Array.isArray(lengths) || !lengths.every((length) => Number.isSafeInteger(length) && length >= 0)) {
+  if (!Array.isArray(lengths) || !lengths.every((length) => Number.isSafeInteger(length) && length >= 0))
     throw new ProblemError(`a shape must be a list of whole numbers, such as [2, 3], not ${JSON.stringify(shape)}`);
-  }
   return [...lengths];
 }
 

@@ -10,17 +10,15 @@ import { HostArray } from "./host.js";
 export class Matrix extends HostArray {
   /** @param {Float32Array | Uint16Array} data @param {readonly number[]} shape rows, columns @param {DType} [dtype] */
   constructor(data, shape, dtype = data instanceof Uint16Array ? "float16" : "float32") {
-    const [rows, columns] = shape;
-    if (!(shape.length === 2 && Number.isInteger(rows) && Number.isInteger(columns) && rows > 0 && columns > 0)) {
+    if (shape.length !== 2 || !shape.every((length) => Number.isInteger(length) && length > 0))
       throw new ProblemError(`a matrix must have at least one row and one column, not shape ${shape.join("×")}`);
-    }
     if (!["float32", "float16"].includes(dtype))
       throw new ProblemError(`a matrix must be float32 or float16, not ${dtype}`);
     super(data, shape, dtype);
     /** @type {Float32Array | Uint16Array} */
     this.data = data;
     /** @type {[number, number]} */
-    this.shape = [rows, columns];
+    this.shape = [shape[0], shape[1]];
     /** @type {DType} */
     this.dtype = dtype;
   }
@@ -41,9 +39,8 @@ export class Matrix extends HostArray {
   static from(rows) {
     const columns = rows[0]?.length ?? 0;
     const ragged = rows.findIndex((row) => row.length !== columns);
-    if (ragged >= 0) {
+    if (ragged >= 0)
       throw new ProblemError(`row ${ragged + 1} has ${rows[ragged].length} values, the first has ${columns}`);
-    }
     return new Matrix(Float32Array.from(rows.flat()), [rows.length, columns]);
   }
 

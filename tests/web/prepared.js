@@ -19,10 +19,8 @@ export async function checkPrepared({ PreparedCase }, device, most, half, kind =
         const outcome = { title: ladder.title, label: stage.label, m, n, k, dtype, reason: on.reason(stage) };
         outcomes.push(outcome);
         if (outcome.reason !== null) continue;
-        const { launch, verdict, free } = await on.open(stage);
-        device.submit(launch, 1);
-        outcome.wrong = (await verdict()).wrong;
-        free();
+        device.submit(await on.open(stage), 1);
+        outcome.wrong = (await on.check(await on.result.read())).wrong;
       }
       on.free();
     }

@@ -111,9 +111,8 @@ def test_explain_detects_a_wrong_map(page) -> None:
           const verdicts = [];
           for (const problem of [right, wrong]) {
             const on = await rowCase(webmm.device, row, problem);
-            const { launch, verdict } = await on.open(kernel);
-            webmm.device.submit(launch, 1);
-            verdicts.push(await verdict());
+            webmm.device.submit(await on.open(kernel), 1);
+            verdicts.push(await on.check(await on.result.read()));
           }
           return verdicts;
         }"""

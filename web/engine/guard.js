@@ -79,15 +79,5 @@ export function once(kept, key, make) {
   return made;
 }
 
-/** Return what `work` gives; if it fails, call `free` first. @template T @param {() => void} free @param {() => Promise<T>} work */
-export async function orFree(free, work) {
-  try {
-    return await work();
-  } catch (error) {
-    free();
-    throw error;
-  }
-}
-
 /** @returns {Promise<void>} resolves after one turn of the event loop, by which time the loss of a device has been reported */
 export const settled = () => new Promise((resolve) => setTimeout(resolve, 0));
