@@ -130,32 +130,27 @@ export class Checker {
   }
 
   async #lines() {
-    const { m, n, k } = this;
     const { rows, columns } = this.#sample;
-    /** @type {Line[]} */
     const lines = [];
-    for (const row of rows) {
-      const factors = Float64Array.from(this.#a.subarray(row * k, (row + 1) * k));
-      const line = this.#finished(await weighted(this.#b, n, factors, true), row, "row");
-      lines.push({ start: row * n, stride: 1, ...line });
-    }
-    for (const column of columns) {
-      const factors = Float64Array.from({ length: k }, (_, i) => this.#b[i * n + column]);
-      const line = this.#finished(await weighted(this.#a, k, factors), column, "column");
-      lines.push({ start: column, stride: n, ...line });
-    }
+    for (const row of rows) lines.push(await this.#line(row, true));
+    for (const column of columns) lines.push(await this.#line(column, false));
     return lines;
   }
 
-  /** Apply the epilogue to the sums of a row or column, and to their scales. @param {Sums} sums @param {number} at @param {"row" | "column"} of */
-  #finished({ expected, scale }, at, of) {
+  /** @param {number} at @param {boolean} isRow @returns {Promise<Line>} */
+  async #line(at, isRow) {
+    const { n, k } = this;
+    const [a, b] = [this.#a, this.#b];
+    const factors = Float64Array.from({ length: k }, (_, i) => (isRow ? a[at * k + i] : b[i * n + at]));
+    const { expected, scale } = await (isRow ? weighted(b, n, factors, true) : weighted(a, k, factors));
     const { alpha, bias, per, activation } = this.#epilogue;
+    const isSame = per === (isRow ? "row" : "column"); // the bias of all elements
     for (let i = 0; i < expected.length; i++) {
-      const added = bias ? bias[per === of ? at : i] : 0;
+      const added = bias ? bias[isSame ? at : i] : 0;
       expected[i] = MEANINGS[activation](alpha * expected[i] + added);
       scale[i] = Math.abs(alpha) * scale[i] + Math.abs(added) + (activation ? 1 : 0);
     }
-    return { expected, scale };
+    return { start: isRow ? at * n : at, stride: isRow ? 1 : n, expected, scale };
   }
 
   /** A·(B·x) for random signs x, or null if NaN or infinities make the comparison meaningless. */

@@ -1,7 +1,6 @@
 /** The measured peak rates of a device, as in webmm/measure/roofline.py. */
 
 import { MemoryLimitError } from "../errors.js";
-import { Matrix } from "../matrix.js";
 import { time } from "./timing.js";
 
 /** @import { Engine as Device } from "./engine.js" */
@@ -14,7 +13,7 @@ export async function roofline(device) {
   const { core, limits } = device;
   const cpu = device.info.kind === "cpu";
   let gflops = 0;
-  const seed = new Matrix(new Float32Array(8).fill(0.5), [2, 4]);
+  const seed = new Float32Array(8).fill(0.5);
   for (const { settings, workgroups, flops } of core.fma_variants(cpu)) {
     const us = await microkernel(device, "fma", Object.fromEntries(settings), workgroups, seed);
     gflops = Math.max(gflops, flops / us / 1e3);
@@ -36,7 +35,7 @@ async function copyRate(device, most) {
   }
 }
 
-/** @param {Device} device @param {string} label @param {Record<string, number>} settings @param {number} workgroups whose invocations write a vec4 each @param {Matrix | null} seed the input, or null for one as large as the output @returns {Promise<number>} best time in µs */
+/** @param {Device} device @param {string} label @param {Record<string, number>} settings @param {number} workgroups whose invocations write a vec4 each @param {Float32Array | null} seed the input, or null for one as large as the output @returns {Promise<number>} best time in µs */
 async function microkernel(device, label, settings, workgroups, seed) {
   const { bundle, core, launches, pipelines } = device;
   const pipeline = await pipelines.of(await bundle.text(`roofline/${label}.wgsl`, settings), label, core.BINDINGS);
