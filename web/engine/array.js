@@ -3,7 +3,7 @@
 /** Arrays of any rank on a device, and views of them, as in webmm/engine/array.py. */
 
 import { FreedArrayError, ProblemError } from "../errors.js";
-import { ELEMENTS, Shaped, checkedShape, denseStrides, sizeOf } from "../host.js";
+import { ELEMENTS, Shaped, checkedShape, sizeOf } from "../host.js";
 import { download } from "./transfer.js";
 
 /** @import { ElementType, HostArray } from "../host.js" */
@@ -139,10 +139,7 @@ export class DeviceArray extends Shaped {
   reshape(...shape) {
     const known = sizeOf(shape.filter((length) => length !== -1));
     const lengths = checkedShape(shape.map((length) => (length === -1 ? this.size / known : length)));
-    if (sizeOf(lengths) !== this.size)
-      throw new ProblemError(`an array of ${this.size} elements cannot have the shape [${shape}]`);
-    if (!this.contiguous) throw new ProblemError("only a contiguous array can be reshaped without a copy");
-    return this.#view({ shape: lengths, strides: denseStrides(lengths), offset: this.offset });
+    return this.#view(this.device.core.reshaped(this, lengths, shape));
   }
 
   /** Repeat the array along new leading axes and axes of length 1. @param {...number} shape @returns {DeviceArray} a view; no copy */

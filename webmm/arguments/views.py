@@ -5,9 +5,10 @@ In Python, NumPy works them out (`webmm.engine.view`), whose rules these are.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
-from webmm.arguments.arrays import Layout, Shape, Strided
+from webmm.arguments.arrays import Layout, Shape, Strided, dense_strides, is_dense
 from webmm.errors import ProblemError
 
 Range = tuple[int | None, int | None, int | None]  # start, stop, step
@@ -69,6 +70,19 @@ def _indices(given: Range, length: int) -> tuple[int, int, int]:
         for index, end in zip((start, stop), ends, strict=True)
     )
     return first, max(0, -((first - last) // step)), step
+
+
+def reshaped(x: Strided, shape: Shape, asked: Sequence[int]) -> Layout:
+    """Return an array of a `shape` that follows from the one that was `asked` for; raises ProblemError if it cannot be.
+
+    Unlike a copy, a view is only of an array in row-major order without gaps.
+    """
+    size = math.prod(x.shape)
+    if math.prod(shape) != size:
+        raise ProblemError(f"an array of {size} elements cannot have the shape [{_listed(asked)}]")
+    if not is_dense(x):
+        raise ProblemError("only a contiguous array can be reshaped without a copy")
+    return Layout(shape, dense_strides(shape), x.offset)
 
 
 def broadcast(x: Strided, shape: Shape) -> Layout:

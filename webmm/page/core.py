@@ -23,7 +23,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.arguments.pieces": ("in_place",),
     "webmm.arguments.products": (*("bias_kind", "check_in_place", "check_operands", "matrix_operand", "shape_with"),),
     "webmm.arguments.rows": ("ikj",),
-    "webmm.arguments.views": ("broadcast", "matrices_transposed", "sliced", "transposed"),
+    "webmm.arguments.views": ("broadcast", "matrices_transposed", "reshaped", "sliced", "transposed"),
     "webmm.calls.elementwise": ("mapped",),
     "webmm.calls.executor": ("labelled",),
     "webmm.calls.normalise": ("normalised",),
