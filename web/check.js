@@ -88,10 +88,7 @@ export class Checker {
     return (this.#reference ??= Promise.all([this.#lines(), this.#project()]));
   }
 
-  /**
-   * The largest error as a multiple of |A|·|B|, or of |alpha|·|A|·|B| + |bias| with an epilogue; Infinity if a NaN or an infinity differs.
-   * @param {HostArray} got
-   */
+  /** The largest error as a multiple of |A|·|B|, or of |alpha|·|A|·|B| + |bias| with an epilogue; Infinity if a NaN or an infinity differs. @param {HostArray} got */
   async error(got) {
     let worst = await this.#rowSums(got.floats());
     await this.#compare(got, (error) => (worst = Math.max(worst, error)));
@@ -144,7 +141,7 @@ export class Checker {
     const factors = Float64Array.from({ length: k }, (_, i) => (isRow ? a[at * k + i] : b[i * n + at]));
     const { expected, scale } = await (isRow ? weighted(b, n, factors, true) : weighted(a, k, factors));
     const { alpha, bias, per, activation } = this.#epilogue;
-    const isSame = per === (isRow ? "row" : "column"); // the bias of all elements
+    const isSame = per === (isRow ? "row" : "column"); // all elements have one value of the bias
     for (let i = 0; i < expected.length; i++) {
       const added = bias ? bias[isSame ? at : i] : 0;
       expected[i] = MEANINGS[activation](alpha * expected[i] + added);

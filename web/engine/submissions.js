@@ -6,15 +6,11 @@ const [FIRST, MOST] = [8, 32]; // dispatches per submission: few at first, so th
 
 /** The dispatches of one device that are queued for the next submission. */
 export class Submissions {
-  /** @type {GPUCommandEncoder | null} */
+  /** @type {{encoder: GPUCommandEncoder, pass: GPUComputePassEncoder, set: GPUComputePipeline | null} | null} `set` is the pipeline that the pass has set */
   #open = null;
-  /** @type {GPUComputePassEncoder | null} */
-  #pass = null;
   #waiting = 0;
   #most = FIRST;
   #due = false; // whether a submission at the end of this turn of the event loop is scheduled
-  /** @type {GPUComputePipeline | null} the pipeline that the pass has set */
-  #pipeline = null;
 
   /** @param {import("./guard.js").Guard} guard */
   constructor(guard) {
@@ -32,8 +28,8 @@ export class Submissions {
 
   /** Queue a launch: the launches of one turn of the event loop share a submission, up to `MOST` of them. @param {Launch} launch */
   queue(launch) {
-    this.#pass ??= this.#begin();
-    this.#pipeline = dispatch(this.#pass, launch, this.#pipeline);
+    const open = (this.#open ??= this.#begin());
+    open.set = dispatch(open.pass, launch, open.set);
     this.#waiting += 1;
     if (this.#waiting < this.#most) return;
     this.#most = Math.min(2 * this.#most, MOST);
@@ -49,16 +45,16 @@ export class Submissions {
         this.flush();
       });
     this.#due = true;
-    this.#open = this.wgpu.createCommandEncoder();
-    return this.#open.beginComputePass();
+    const encoder = this.wgpu.createCommandEncoder();
+    return { encoder, pass: encoder.beginComputePass(), set: null };
   }
 
   /** Submit the queued launches now. This also happens at the end of each turn of the event loop, and before every readback. */
   flush() {
-    if (!this.#open || !this.#pass) return;
-    const encoder = this.#open;
-    this.#pass.end();
-    this.#open = this.#pass = this.#pipeline = null;
+    if (!this.#open) return;
+    const { encoder, pass } = this.#open;
+    pass.end();
+    this.#open = null;
     this.#waiting = 0;
     if (!this.guard.loss) this.wgpu.queue.submit([encoder.finish()]);
   }
