@@ -136,7 +136,7 @@ async function judged({ core }, checker, got, error_bound) {
 
 /** Runs kernels, and remembers their rates in order to skip runs that would take too long. */
 export class Bench {
-  /** @type {Map<string, number>} operations per second, by kernel */
+  /** @type {Map<string, number>} GFLOP/s, by kernel */
   #rates = new Map();
   /** @type {Roofline | null} */
   roofline = null;
@@ -164,28 +164,14 @@ export class Bench {
     return this.run(kernel, on).finally(() => on.free());
   }
 
-  /** @param {Runnable} kernel @param {Inputs} on @returns {Promise<string | null>} why the kernel is skipped, or null */
-  async #tooSlow(kernel, on) {
-    if (this.limit === Infinity) return null;
-    const rate = this.#rates.get(kernel.label) ?? (await this.#probe(kernel, on));
-    const predicted = on.problem.flops / rate;
-    if (predicted <= this.limit) return null;
-    const { speed_of, unit_of } = this.device.core;
-    const speed = speed_of({ ...on.problem, gflops: rate / 1e9 }).toPrecision(2);
-    return `one run would take about ${predicted.toFixed(1)} s at the ${speed} ${unit_of(on.problem)} of a smaller run; the limit is ${this.limit} s`;
-  }
-
-  /** Estimate the rate on probes of growing size, until a run takes 20 ms. @param {Runnable} kernel @param {Inputs} on @returns {Promise<number>} in FLOP/s */
+  /** Estimate the rate on probes of growing size, until a run takes 20 ms. @param {Runnable} kernel @param {Inputs} on */
   async #probe(kernel, on) {
-    let rate = Infinity;
     for (const small of on.probes()) {
       const run = this.#firstRun(kernel, small, small.openEmpty(kernel)).then((launch) => wall(this.device, launch, 1));
       const seconds = await run.finally(() => small.free());
-      rate = small.problem.flops / seconds;
-      this.#rates.set(kernel.label, rate);
-      if (seconds > PROBE_TIME) break;
+      this.#rates.set(kernel.label, small.problem.flops / seconds / 1e9);
+      if (seconds > PROBE_TIME) return;
     }
-    return rate;
   }
 
   /** Run a launch for the first time, when drivers compile, and return it. @param {Runnable} kernel @param {Inputs} on @param {Promise<Launch>} opening */
@@ -200,10 +186,11 @@ export class Bench {
   async #measure(kernel, on, longest) {
     const reason = on.reason(kernel);
     if (reason) throw new UnsupportedError(reason);
-    const slow = await this.#tooSlow(kernel, on);
-    if (slow) return { status: "skipped", reason: slow };
+    if (this.limit < Infinity && !this.#rates.has(kernel.label)) await this.#probe(kernel, on);
     const { device } = this;
-    const { flops } = on.problem;
+    const before = { ...on.problem, gflops: this.#rates.get(kernel.label) ?? Infinity };
+    const slow = device.core.too_slow(before, this.limit);
+    if (slow) return { status: "skipped", reason: slow };
     const launch = await this.#firstRun(kernel, on, on.open(kernel));
     const { wrong, ...errors } = await on.check(await on.result.read());
     if (wrong) return { status: "incorrect", reason: wrong, ...errors };
@@ -215,8 +202,8 @@ export class Bench {
     const timing = await device.time(launch);
     const calls = await Array.fromAsync({ length: CALLS }, () => wall(device, launch, 1));
     const { median_us: call_us } = device.core.Timing.of(calls, "wall");
-    this.#rates.set(kernel.label, (flops / timing.median_us) * 1e6);
-    const gflops = flops / timing.median_us / 1e3;
+    const gflops = on.problem.flops / timing.median_us / 1e3;
+    this.#rates.set(kernel.label, gflops);
     const peak_fraction = this.roofline && !kernel.matrix ? gflops / this.roofline.gflops : null; // of the FMA peak
     return { ...timing, call_us, gflops, peak_fraction, ...errors };
   }

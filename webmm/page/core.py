@@ -53,7 +53,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         *("refused", "spelled", "spellings", "stage_for"),
     ),
     "webmm.page.documents": ("records_of",),
-    "webmm.page.labels": ("size_of", "speed_of", "unit_of"),
+    "webmm.page.labels": ("size_of", "speed_of", "too_slow", "unit_of"),
     "webmm.page.stages": ("configurations", "offered"),
     "webmm.wgsl.library": ("files_of",),
     "webmm.wgsl.params": ("layout",),

@@ -36,6 +36,15 @@ def speed_of(record: Any) -> float:
     return float(speed * bytes_each * (a + b / record.n))
 
 
+def too_slow(record: Any, limit: float) -> str | None:
+    """Return why a kernel is skipped at the speed of a smaller run, or None if it takes at most `limit` seconds."""
+    seconds = record.flops / (1e9 * record.gflops)
+    if seconds <= limit:
+        return None
+    speed = f"{speed_of(record):.2g} {unit_of(record)}"
+    return f"one run would take about {seconds:.1f} s at the {speed} of a smaller run; the limit is {limit:g} s"
+
+
 def size_of(record: Any) -> str:
     """Return the sizes of a record: as many of m, n, k as its op has, and as are not 1."""
     m, n, k = record.m, record.n, record.k
