@@ -1,5 +1,6 @@
-/** Timing on the device, by the protocol of webmm/engine/timing.py. */
+/** Timing on the device: what the translated rule of webmm/engine/timing.py asks of it. */
 
+import { call, provide } from "../python.js";
 import { encode } from "./submissions.js";
 
 /** @import { Engine as Device } from "./engine.js" */
@@ -9,51 +10,39 @@ import { encode } from "./submissions.js";
 /** The time of the last measurement on each device, in ms. @type {WeakMap<Device, number>} */
 const timed = new WeakMap();
 
-/** Time a launch on the device, with timestamp queries if it has them, otherwise with the wall clock. @param {Device} device @param {Launch} launch @param {number} [warmUp] in seconds */
+/** Time a launch on the device, with timestamp queries if it has them, otherwise with the wall clock. @param {Device} device @param {Launch} launch @param {number} [warmUp] in seconds @returns {Promise<Timing>} */
 export async function time(device, launch, warmUp = device.core.WARM_UP) {
-  const { BATCH_TIME, COLD, WAKE, sample_count: sampleCount } = device.core;
+  const clock = device.features.has("timestamp-query") ? "timestamp" : "wall";
+  return { ...(await call(device.core.time_launch, [device, launch], { warm_up: warmUp, clock })) };
+}
+
+/** @param {Device} device @returns {Promise<number>} seconds since it was last timed, once it has done its work */
+async function rested(device) {
   await device.synchronize();
-  if (device.info.kind !== "cpu" && performance.now() - (timed.get(device) ?? -Infinity) > 1e3 * COLD) warmUp += WAKE;
-  await wall(device, launch, 1); // drivers compile at the first dispatch
-  let estimate = await wall(device, launch, 1);
-  const batchOf = () => Math.max(1, Math.floor(BATCH_TIME / estimate));
-  for (let spent = estimate; spent < warmUp;) {
-    const batch = Math.min(batchOf(), 1000);
-    const took = await wall(device, launch, batch);
-    estimate = took / batch;
-    spent += took;
-  }
-  const timing = await sampled(device, launch, sampleCount(estimate), batchOf());
-  timed.set(device, performance.now());
-  return { ...timing };
+  return (performance.now() - (timed.get(device) ?? -Infinity)) / 1e3;
 }
 
-/** @param {Device} device @param {Launch} launch @param {number} count @param {number} batch @returns {Promise<Timing>} */
-async function sampled(device, launch, count, batch) {
-  const { BATCH_TIME, MIN_SAMPLES, SAMPLE_TIME, Timing, is_coarse: isCoarse } = device.core;
-  if (device.features.has("timestamp-query")) {
-    const ticks = await timestamps(device, launch, count, 1);
-    // Browsers may round timestamps to 0.1 ms; samples are then as long as those of the wall clock.
-    if (!isCoarse(ticks)) return Timing.of(ticks, "timestamp");
-    const longer = await timestamps(device, launch, MIN_SAMPLES + 4, batch);
-    if (longer.every((seconds) => seconds > 0)) return Timing.of(longer, "timestamp");
-  }
-  const walls = [];
-  for (let i = 0; i < Math.min(count, SAMPLE_TIME / BATCH_TIME); i++)
-    walls.push((await wall(device, launch, batch)) / batch);
-  return Timing.of(walls, "wall");
-}
-
-/** @param {Device} device @param {Launch} launch @param {number} count @returns {Promise<number>} seconds from the submission to the end */
-export async function wall(device, launch, count) {
+/** @param {Device} device @param {Launch} launch @param {number} [count] @returns {Promise<number>} seconds from the submission to the end */
+export async function wall(device, launch, count = 1) {
   const start = performance.now();
   device.submit(launch, count);
   await device.synchronize();
   return Math.max((performance.now() - start) / 1e3, 1e-6);
 }
 
-/** @param {Device} device @param {Launch} launch @param {number} samples @param {number} batch dispatches per sample, each in its own pass @returns {Promise<number[]>} seconds per dispatch */
+/** @param {Device} device @param {Launch} launch @param {number} samples @param {number} batch @returns {Promise<number[]>} seconds per dispatch; of batches, if timestamps are rounded as some browsers do; none if they are too coarse for these */
 async function timestamps(device, launch, samples, batch) {
+  const ticks = await sampled(device, launch, samples, 1);
+  if (!device.core.is_coarse(ticks)) return ticks;
+  const longer = await sampled(device, launch, device.core.MIN_SAMPLES + 4, batch);
+  return longer.every((seconds) => seconds > 0) ? longer : [];
+}
+
+const mark = (/** @type {Device} */ device) => timed.set(device, performance.now());
+for (const [name, f] of Object.entries({ rested, mark, wall, timestamps })) provide(`webmm.engine.timing.${name}`, f);
+
+/** @param {Device} device @param {Launch} launch @param {number} samples @param {number} batch dispatches per sample, each in its own pass @returns {Promise<number[]>} seconds per dispatch */
+async function sampled(device, launch, samples, batch) {
   const [queries, resolved] = await device.guard.using("timing", () => [
     device.wgpu.createQuerySet({ type: "timestamp", count: 2 * samples }),
     device.wgpu.createBuffer({ size: 16 * samples, usage: GPUBufferUsage.QUERY_RESOLVE | GPUBufferUsage.COPY_SRC }),

@@ -4,7 +4,7 @@ An idle GPU lowers its clock: after two warm-up calls, a kernel has measured a t
 lasts until 0.2 s have passed, for any number of calls, and longer if nothing was timed for a while. An idle H200 goes
 from 1980 to 345 MHz within about three seconds, and returns to full speed only after 0.35 s of work.
 
-The constants of the rule, `sample_count()` and `Timing` are in the translated subset (docs/page.md).
+The rule, which is `time_launch()`, and `Timing` are in the translated subset (docs/page.md).
 """
 
 from __future__ import annotations
@@ -104,23 +104,53 @@ def time_launch(
 ) -> Timing:
     """Time `launch` by `clock`, "timestamp" or "wall"; the default is `clock_of(device)`."""
     clock = clock or clock_of(device)
-    device.synchronize()
-    if device.info.kind != "cpu" and time.perf_counter() - _timed.get(device, -math.inf) > COLD:
+    if rested(device) > COLD and device.info.kind != "cpu":
         warm_up += WAKE
-    _wall(lambda: submit(device, launch))  # drivers compile at the first dispatch
-    estimate = spent = _wall(lambda: submit(device, launch))
+    wall(device, launch)  # drivers compile at the first dispatch
+    seconds = wall(device, launch)
+    spent = seconds
     while spent < warm_up:
-        batch = max(1, min(1000, int(BATCH_TIME / estimate)))
-        elapsed = _wall(functools.partial(submit, device, launch, batch))
-        estimate, spent = elapsed / batch, spent + elapsed
+        batch = max(1, min(1000, int(BATCH_TIME / seconds)))
+        elapsed = wall(device, launch, batch)
+        seconds, spent = elapsed / batch, spent + elapsed
+    batch = max(1, int(BATCH_TIME / seconds))
+    times: list[float] = []
     if clock == "timestamp":
-        samples = sample_count(estimate, sample_time)
-        times = [end - start for start, end in intervals(device, [launch] * samples)]
-    else:
-        batch, samples = max(1, int(BATCH_TIME / estimate)), sample_count(max(estimate, BATCH_TIME), sample_time)
-        times = [_wall(lambda: submit(device, launch, batch)) / batch for _ in range(samples)]
-    _timed[device] = time.perf_counter()
+        times = timestamps(device, launch, sample_count(seconds, sample_time), batch)
+    if not times:
+        clock, samples = "wall", sample_count(max(seconds, BATCH_TIME), sample_time)
+        times = [wall(device, launch, batch) / batch for _ in range(samples)]
+    mark(device)
     return Timing.of(times, clock)
+
+
+# What the rule asks of a device: JavaScript has versions of its own.
+
+
+def rested(device: Core) -> float:
+    """Wait for the device, and return the seconds since it was last timed."""
+    device.synchronize()
+    return time.perf_counter() - _timed.get(device, -math.inf)
+
+
+def mark(device: Core) -> None:
+    """Remember that the device is timed now."""
+    _timed[device] = time.perf_counter()
+
+
+def wall(device: Core, launch: Launch, count: int = 1) -> float:
+    """Return the seconds of `count` runs by the wall clock."""
+    return _wall(functools.partial(submit, device, launch, count))
+
+
+def timestamps(device: Core, launch: Launch, samples: int, batch: int) -> list[float]:
+    """Return the seconds of a run, in as many samples, by the device's clock.
+
+    If a browser's clock is too coarse for a run, its samples are batches; if it is too coarse for these, there are
+    none.
+    """
+    del batch
+    return [end - start for start, end in intervals(device, [launch] * samples)]
 
 
 def time_calls(call: Callable[[], object], wait: Callable[[], object], seconds: float = QUEUED_TIME) -> Timing:

@@ -19,6 +19,7 @@ SIDES = (
 AWAITED = (
     *("webmm.calls.doubles.add_up", "webmm.calls.product.fill", "webmm.calls.reduce.combine"),
     *(f"webmm.calls.sides.{name}" for name in SIDES),
+    *(f"webmm.engine.timing.{name}" for name in ("rested", "timestamps", "wall")),
 )
 METHODS = ("array", "empty", "read", "result", "run", "sum")  # of an object that is named `call`
 
