@@ -24,6 +24,7 @@ from webmm.page.script.values import value as value_text
 
 ERRORS = "webmm.errors"  # its classes are implemented in JavaScript
 SIGNED = re.compile(r"^\$\.signed\(.*?(\w+)»?, \"[^\"]*\"\);\n?", re.MULTILINE)  # a declaration of parameters' names
+GLOBALS = ("Array", "Map", "Math", "Number", "Object", "Set", "String")  # JavaScript's own, which translated code uses
 MARK = re.compile("«(.*?)»")  # placeholder of a definition's identifier, until all definitions are known
 
 
@@ -253,12 +254,12 @@ class Program:
 
     @functools.cached_property
     def _identifiers(self) -> dict[str, str]:
-        """Return an identifier for each definition: its name, with the module if several definitions share it."""
+        """Return an identifier for each definition: its name, with the module if it is not the only one of it."""
         named = [name for name in self.found if not name.key]
         shared = Counter(name.name for name in named)
         return {
             str(name): name.name
-            if shared[name.name] == 1 or name in self.entries
+            if (shared[name.name] == 1 and name.name not in GLOBALS) or name in self.entries
             else f"{name.name}${re.sub(r'[^0-9A-Za-z]', '_', name.module.removeprefix('webmm.').rpartition('/')[2])}"
             for name in named
         }
