@@ -52,6 +52,23 @@ const own = new Epilogue("silu(x) * y", {
   y: HostArray.from(y.data, { shape: y.shape }),
 });
 await keep("weights", await device.qmatmulWeights(left, weights, { activation: own }));
+const batch = left.reshape(2, 3, 5);
+for (const [name, shape] of Object.entries({ row: [8], column: [2, 3, 1], matrix: [2, 3, 8], one: [1, 1] })) {
+  const gate = HostArray.from(
+    y.data.slice(
+      0,
+      shape.reduce((size, length) => size * length),
+    ),
+    { shape },
+  );
+  const gated = new Epilogue("x * gate", { gate });
+  await keep(`weights ${name}`, await device.qmatmulWeights(batch, weights, { activation: gated }));
+}
+const [none, noWeights] = [[2, 0], [0, 8]].map((shape) => HostArray.from(new Float32Array(0), { shape })); // prettier-ignore
+await keep(
+  "weights of nothing",
+  await device.qmatmulWeights(none, quantizeBlocks(noWeights), { activation: new Epilogue("x + 2") }),
+);
 const vector = HostArray.from(a.data.slice(0, 5), { shape: [5] });
 const row = HostArray.from(y.data.slice(0, 8), { shape: [8] });
 await keep(

@@ -33,11 +33,18 @@ def quantized() -> Iterator[Case]:
         "resident batch of bytes", drawn(3, 4, 16, dtype="int8"), drawn(16, 8, dtype="int8"), "int32", resident=True
     )
     yield quantized_product("batch of bytes", drawn(3, 4, 16, dtype="int8"), drawn(3, 16, 8, dtype="int8"), "float32")
+    for resident in (False, True):
+        yield by_matrix(resident)
+    none = drawn(3, 0, dtype="uint8"), drawn(0, 5, dtype="int8")
+    yield quantized_product("bytes without terms", *none, "int32", bias=np.arange(5, dtype=np.int32))
     given = {"scale_a": 1.0, "zero_a": 0, "scale_b": 1.0, "zero_b": 0}
     for name, operands, options in (
         ("bytes of floats", (X(drawn(3, 4)), X(drawn(4, 5))), {}),
         ("scale of 0", (X(a), X(b)), {"scale_a": 0.0}),
         ("zero point out of range", (X(a), X(b)), {"zero_a": 256}),
+        ("fractional zero point", (X(a), X(b)), {"zero_b": 0.5}),
+        ("scales of another batch", (X(a), X(b)), {"scale_a": X(np.ones((2, 9, 1), np.float32))}),
+        ("sums beyond int32", (X(a), X(b)), {"bias": X(np.full(12, 2**31 - 1, np.int32))}),
         ("scales of another length", (X(a), X(b)), {"scale_a": X(np.ones(5, np.float32))}),
         ("bytes without scale_c", (X(a), X(b)), {"out_dtype": "uint8"}),
         ("int32 with scale_c", (X(a), X(b)), {"out_dtype": "int32", "scale_c": 1.0}),
@@ -79,6 +86,21 @@ def quantized_product(
     return Case(name, "qmatmul", (X(a), X(b)), given, expected, 0.0, out, resident=resident)
 
 
+def by_matrix(resident: bool) -> Case:
+    """Return a case of `qmatmul()` with scales and zero points for each matrix of a batch, some of which broadcast."""
+    a, b = drawn(2, 3, 5, 8, dtype="uint8"), drawn(3, 8, 4, dtype="int8")
+    scales = np.array([0.5, 1, 2], np.float32)
+    options = {
+        "scale_a": scales[np.arange(30) % 3].reshape(2, 3, 5, 1),
+        "zero_a": np.arange(3, dtype=np.int32).reshape(3, 1, 1) * np.ones((5, 1), np.int32),
+        "scale_b": scales[np.arange(12) % 3].reshape(3, 1, 4),
+        "zero_b": -3,
+    }
+    left, right = options["scale_a"] * (a - options["zero_a"].astype(float)), options["scale_b"] * (b + 3.0)
+    given = {name: X(x) if isinstance(x, np.ndarray) else x for name, x in options.items()}
+    return Case("by matrix", "qmatmul", (X(a), X(b)), given, left @ right, 0.0, resident=resident)
+
+
 def weights() -> Iterator[Case]:
     """Yield products with quantised weights; each language quantises them itself."""
     for bits, block in ((4, 32), (4, 128), (8, 32), (8, 128)):
@@ -87,6 +109,10 @@ def weights() -> Iterator[Case]:
     yield with_weights("a row", drawn(100), drawn(100, 40))
     yield with_weights("a batch", drawn(2, 3, 64), drawn(64, 16))
     yield with_weights("resident", drawn(6, 64), drawn(64, 16), resident=True)
+    none = X(drawn(3, 0)), X(drawn(0, 8))
+    for resident in (False, True):
+        zeros = np.zeros((3, 8), np.float32)
+        yield Case("no terms", "qmatmul_weights", none, {"activation": "gelu"}, zeros, resident=resident)
     x, w = X(drawn(3, 64)), X(drawn(64, 8))
     for name, operands, options in (
         ("weights of 3 bits", (x, w), {"bits": 3}),

@@ -108,6 +108,12 @@ def test_results_are_numpys(outcome: dict[str, Any]) -> None:
     parts = {"matrix": y, "column": y.ravel()[:8], "row": y.ravel()[:6, None]}
     expected |= {f"{name} {where}": p * part + 1 for name, part in parts.items() for where in ("host", "device")}
     expected |= {"weights": w / (1 + np.exp(-w)) * y, "vector": a.ravel()[:5] @ b - y.ravel()[:8]}
+    gates = {"row": (8,), "column": (2, 3, 1), "matrix": (2, 3, 8), "one": (1, 1)}
+    expected |= {
+        f"weights {name}": w.reshape(2, 3, 8) * y.ravel()[: np.prod(shape)].reshape(shape)
+        for name, shape in gates.items()
+    }
+    expected["weights of nothing"] = np.full((2, 8), 2)
     expected["then"] = np.maximum(p * 2, 0) + 1
     expected |= {"wgsl": p / (1 + np.abs(p)), "wgsl then": expected["then"] / (1 + np.abs(expected["then"]))}
     rows = whole((3, 301), 5)

@@ -4,88 +4,26 @@
 
 import { DeviceArray } from "../engine/array.js";
 import { ProblemError } from "../errors.js";
-import { HostArray, sizeOf } from "../host.js";
-import { make, repr } from "../python.js";
-import { asMatrices, isGiven, noTerms, readable, reshaped, rowsOf } from "./operands.js";
+import { HostArray, elementType } from "../host.js";
+import { make, provide, repr } from "../python.js";
 import { activationOf } from "./gemm.js";
+import { asIntegers, isGiven } from "./operands.js";
 import { checkOptions, flag } from "./options.js";
-import { inPieces } from "./pieces.js";
-import { checkSums, checkedBias, checkedScale, checkedZero, multipliers, spread, termsArray } from "./scheme.js";
+import { spread } from "./scheme.js";
 
 /** @import { Data } from "./operands.js" */
 /** @import { Call } from "../engine/plans.js" */
-/** @import { ElementType } from "../host.js" */
-/** @import { Scheme } from "./scheme.js" */
 
 export const QMATMUL = ["scaleA", "zeroA", "scaleB", "zeroB", "scaleC", "zeroC", "bias", "outDtype"];
 export const QMATMUL_WEIGHTS = ["activation", "outDtype"];
 
-/** `Device.qmatmul()`. @param {Call} call @param {any} givenA @param {any} givenB @param {any} options */
-export async function qmatmul(call, givenA, givenB, options) {
+/** `Device.qmatmul()`. @param {Call} call @param {any} a @param {any} b @param {any} options */
+export async function qmatmul(call, a, b, { scaleA, zeroA, scaleB, zeroB, scaleC, zeroC, bias, outDtype }) {
   const core = await call.device.bundle.op("quantized");
-  let [a, b] = [call.data(givenA), call.data(givenB)];
-  const shape = core.quantized_shape(a, b);
-  const [m, k, n] = [a.rows, a.columns, b.columns];
-  const types = [call.element(a.dtype), call.element(b.dtype)];
-  const scaleC = isGiven(options.scaleC) ? checkedScale(core, "scale_c", options.scaleC, 1).values[0] : null;
-  const named = options.outDtype === undefined ? null : call.element(call.dtype(options.outDtype, a.dtype));
-  const out = core.result_dtype(named, scaleC !== null, types[0]);
-  core.check_zero_c(isGiven(options.zeroC), out);
-  /** @type {Scheme} */
-  const scheme = {
-    scaleA: checkedScale(core, "scale_a", options.scaleA, m),
-    zeroA: checkedZero(core, "zero_a", options.zeroA, m, types[0]),
-    scaleB: checkedScale(core, "scale_b", options.scaleB, n),
-    zeroB: checkedZero(core, "zero_b", options.zeroB, n, types[1]),
-    scaleC,
-    zeroC: isGiven(options.zeroC) ? checkedZero(core, "zero_c", options.zeroC, 1, out).values[0] : 0,
-    bias: isGiven(options.bias) ? checkedBias(core, options.bias, n) : null,
-  };
-  checkSums(core, scheme, k, types);
-  const whole = await call.result(shape, out, a, b);
-  if (!whole.size) return whole;
-  if (!k) {
-    scheme.zeroA = { values: [0], scalar: true };
-    [a, b] = noTerms(a, b);
-  }
-  const tall = b.ndim === 2 && scheme.zeroA.scalar && scheme.scaleA.scalar && a.contiguous; // one product, no batch
-  if (tall) await multiply(core, call, await rowsOf(call, a), b, scheme, reshaped(whole, [whole.size / n, n]));
-  else await multiply(core, call, a, b, scheme, whole);
-  return whole;
-}
-
-/** Compute `c` in pieces, one matrix of the batch at a time. @param {any} core @param {Call} call @param {Data} a @param {Data} b @param {Scheme} scheme @param {Data} c */
-async function multiply(core, call, a, b, scheme, c) {
-  const [m, k, n] = [a.rows, a.columns, b.columns];
-  const { row, column, multiplier } = multipliers(scheme, c.dtype);
-  const settings = {
-    zero_a: scheme.zeroA.scalar ? scheme.zeroA.values[0] : null,
-    zero_b: scheme.zeroB.scalar ? scheme.zeroB.values[0] : null,
-    zero_c: scheme.zeroC,
-    multiplier,
-    scaled_rows: row !== null,
-    scaled_columns: column !== null,
-    bias: scheme.bias !== null,
-  };
-  const types = [a, b, c].map((each) => call.element(each.dtype));
-  const whole = make(core.Quantized, [m, n, k, ...types, new core.Operand(k), new core.Operand(n)], settings);
-  const terms = [];
-  if (whole.by_row) terms.push(call.core.labelled(termsArray(scheme.zeroA, row, null, m), "mt", false));
-  if (whole.by_column) terms.push(call.core.labelled(termsArray(scheme.zeroB, column, scheme.bias, n), "nt", false));
-  const compute = (/** @type {DeviceArray[]} */ [x, y, ...more], /** @type {DeviceArray} */ into) =>
-    call.run(core.quantized_of(whole, x, y, into, ...more), x, y, into, ...more);
-  const left = call.core.labelled(await readable(call, a), `${call.core.BATCH}mk`);
-  const right = call.core.labelled(await readable(call, b), `${call.core.BATCH}kn`);
-  const result = call.core.labelled(c, `${call.core.BATCH}mn`, false);
-  await inPieces(
-    call,
-    async (...all) => compute(all, /** @type {DeviceArray} */ (all.pop())),
-    [left, right, ...terms],
-    result,
-    "mn",
-    call.core.BATCH,
-    2 * k * c.size,
-  );
+  const added = isGiven(bias) ? HostArray.from(asIntegers(bias)) : null;
+  const out = outDtype === undefined ? null : call.element(elementType(outDtype));
+  const scales = [scaleA, zeroA, scaleB, zeroB, scaleC ?? null, zeroC ?? null];
+  return core.quantized_product(call, call.data(a), call.data(b), scales, added, out);
 }
 
 // Weights of 8 or 4 bits, with a scale and a zero point per block
@@ -164,45 +102,17 @@ export function quantizeBlocks(w, options = {}) {
   return new BlockWeights([k, n], bits, block, packed, scale, zero);
 }
 
-/** `Device.qmatmulWeights()`. @param {Call} call @param {any} given @param {BlockWeights} weights @param {any} options */
-export async function qmatmulWeights(call, given, weights, options) {
+/** `Device.qmatmulWeights()`. @param {Call} call @param {any} x @param {BlockWeights} weights @param {any} options */
+export async function qmatmulWeights(call, x, weights, { activation, outDtype }) {
   if (!(weights instanceof BlockWeights))
     throw new ProblemError("the weights are BlockWeights; make some with quantizeBlocks(w)");
   const core = await call.device.bundle.op("weights");
-  const x = call.data(given);
-  const [, n] = weights.shape;
-  const shape = core.weighted_shape(x, weights.shape);
-  const out = call.dtype(options.outDtype, x.dtype);
-  core.check_floats("float matrix products", call.element(x.dtype), call.element(out));
-  const own = await activationOf(call, options.activation);
-  core.check_operands(own.operands, shape);
-  const terms = make(core.Applied, [], { activation: own.name, values: own.numbers });
-  const c = await call.result(shape, out, x, ...own.operands);
-  if (!sizeOf([...x.shape, n])) {
-    if (own.name && c.size) throw new ProblemError("an activation needs k of at least 1");
-    return c instanceof DeviceArray ? call.device.zeros(c.shape, out) : c;
-  }
-  if (own.operands.length && shape.length > 2)
-    throw new ProblemError("an epilogue with arrays needs a matrix x; reshape it to two axes");
-  const compute = (/** @type {DeviceArray[]} */ arrays, /** @type {DeviceArray} */ into) => {
-    const [given, more] = [[...arrays.slice(0, 4), into], arrays.slice(4)];
-    const over = more.map((each) => each.broadcastTo(...into.shape));
-    return call.run(core.weighted_of(weights, terms, over, ...given), ...given, ...over);
-  };
-  const parts = weights.parts.map((part, i) => call.core.labelled(call.data(part), `n${"wbb"[i]}`, false));
-  const rows = call.core.labelled(await readable(call, await rowsOf(call, x)), "mk");
-  const over = own.operands.map((each) =>
-    call.core.labelled(asMatrices(each, shape.length, x.ndim === 1, false), "mn"),
-  );
-  const result = call.core.labelled(reshaped(c, [c.size / n, n]), "mn", false);
-  await inPieces(
-    call,
-    async (...all) => compute(all, /** @type {DeviceArray} */ (all.pop())),
-    [rows, ...parts, ...over],
-    result,
-    "mn",
-    "",
-    2 * x.size * n,
-  );
-  return c;
+  const { name, numbers, operands } = await activationOf(call, activation);
+  const terms = make(core.Applied, [], { activation: name, values: numbers });
+  const out = outDtype === undefined ? null : call.element(elementType(outDtype));
+  return core.weighted_product(call, call.data(x), weights, terms, operands, out);
 }
+
+/** @type {(w: HostArray, bits: 4 | 8, block: 32 | 128) => BlockWeights} */
+const quantized = (w, bits, block) => quantizeBlocks(w, { bits, block });
+provide("webmm.problems.weights.quantize_blocks", quantized);

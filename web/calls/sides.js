@@ -3,7 +3,18 @@
 import { DeviceArray, isResident } from "../engine/array.js";
 import { HostArray, sizeOf } from "../host.js";
 import { provide } from "../python.js";
-import { arranged, asMatrices, dense, forward, laidOut, noTerms, partOf, readable, reshaped } from "./operands.js";
+import {
+  arranged,
+  asMatrices,
+  dense,
+  forward,
+  laidOut,
+  noTerms,
+  partOf,
+  readable,
+  reshaped,
+  rowsOf,
+} from "./operands.js";
 import { bindingOf, inPieces, inPlacedPieces } from "./pieces.js";
 
 /** @import { Data } from "./operands.js" */
@@ -42,14 +53,18 @@ const SIDES = {
   forward: async (call, x) => call.array(await forward(call, x)),
   /** @param {Call} call @param {Data} x */
   from_start: (call, x) => (x.offset ? call.read(/** @type {DeviceArray} */ (x)) : dense(call, x)),
+  kept: (/** @type {Call} */ _, /** @type {Data} */ x) => x,
   no_terms: noTerms,
   /** @param {Call} call @param {Data} x */
   on_host: async (call, x) => (x instanceof HostArray ? x : call.read(x)),
   /** @param {Call} call @param {Data} x */
   owned: (call, x) => (x instanceof DeviceArray ? call.own(x) : x),
+  /** @param {Call} call @param {Data} x @param {number[]} index */
+  part_at: (call, x, index) => laidOut(x, call.core.sliced(x, index)),
   /** @param {Call} call @param {Data} x @param {number[]} axes */
   permuted: (call, x, axes) => laidOut(x, call.core.transposed(x, axes)),
   readable,
+  rows_of: rowsOf,
   in_pieces: inPieces,
   in_placed_pieces: inPlacedPieces,
   /** @param {Call} call @param {Kernel} kernel @param {Problem} problem @param {...DeviceArray} arrays */

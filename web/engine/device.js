@@ -33,7 +33,8 @@ import { Engine } from "./engine.js";
  */
 /**
  * Options of `Device.qmatmul()`. A scale or zero point is one number, or an array with one number for each row of A
- * (`scaleA`, `zeroA`) or each column of B (`scaleB`, `zeroB`).
+ * (`scaleA`, `zeroA`) or each column of B (`scaleB`, `zeroB`). Arrays of shapes [..., m, 1] and [..., 1, n] give each matrix of a
+ * batch its own.
  * @typedef {object} QmatmulOptions
  * @property {HostData} scaleA the scale of A: positive, rounded to float32
  * @property {HostData} zeroA the zero point of A: the integer that represents 0

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from webmm import choose
-from webmm.arguments.products import matrix_operand
 from webmm.calls.devices import Devices, check_divisible, chosen
 from webmm.calls.executor import Data
 from webmm.config import Tune
@@ -167,16 +166,6 @@ def returned(result: Data) -> Any:
     return result if isinstance(result, Array) else result[()]
 
 
-def readable(x: Data) -> Data:
-    """Return `x`, or a copy in host memory if no kernel can read the strides of its matrices."""
-    return x.numpy() if isinstance(x, Array) and matrix_operand(x) is None else x
-
-
-def rows_of(x: Data) -> Data:
-    """Return `x` as a matrix whose columns are its last axis."""
-    return x if x.ndim == 2 else in_shape(x, (x.size // x.shape[-1] if x.shape[-1] else 0, x.shape[-1]))
-
-
 def in_shape(x: Data, shape: tuple[int, ...]) -> Data:
     """Return `x` in another shape: a view if its strides are ≥ 0 and allow one, else a copy, where there is memory."""
     if not isinstance(x, Array):
@@ -185,12 +174,3 @@ def in_shape(x: Data, shape: tuple[int, ...]) -> Data:
         return x.reshape(shape, copy=True if any(stride < 0 for stride in x.strides) else None)
     except MemoryLimitError:
         return x.numpy().reshape(shape)
-
-
-def rows_over(x: Data, shape: tuple[int, ...]) -> Data:
-    """Return an operand that broadcasts to `shape` as one that broadcasts to its rows, which `rows_of()` makes."""
-    x = x[(None,) * (len(shape) - x.ndim)]
-    if len(shape) > 2 and any(length != 1 for length in x.shape[:-1]):
-        whole = (*shape[:-1], x.shape[-1])
-        x = x.broadcast_to(whole) if isinstance(x, Array) else np.broadcast_to(x, whole)
-    return x if len(shape) == 2 else rows_of(x) if len(shape) > 2 else x[None]

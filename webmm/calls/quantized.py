@@ -1,31 +1,33 @@
-"""The public call for products of quantised matrices."""
+"""The public call for products of quantised matrices.
+
+The steps are in the translated subset (docs/page.md).
+"""
 
 from __future__ import annotations
 
-import math
-import string
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from webmm import choose
-from webmm.arguments.arrays import broadcast_shape, element_of
+from webmm.arguments.arrays import Shape, broadcast_shape, element_of, is_dense
 from webmm.arguments.products import quantized_of
 from webmm.arguments.quantized import check_zero_c, quantized_shape, result_dtype
 from webmm.calls.devices import Devices
-from webmm.calls.executor import Data, Labelled
-from webmm.calls.operands import Operandish, Temporaries, opened, readable, returned, rows_of
-from webmm.calls.pieces import in_pieces
+from webmm.calls.executor import Data
+from webmm.calls.operands import Operandish, Temporaries, opened, returned
 from webmm.calls.planned import planned
-from webmm.dtypes import BYTES, DType, dtype_of
+from webmm.calls.sides import beside, in_pieces, is_resident, kept, labelled, no_terms, part_at, readable, rows_of
+from webmm.cut.streams import BATCH
+from webmm.dtypes import DType, dtype_of
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError
 from webmm.problems.product import Operand
 from webmm.problems.quantized import describe
-from webmm.problems.scheme import Scheme, checked_bias, checked_scale, checked_zero, reference
-
-CONSTANT = 2**17  # scales and zero points of up to this many bytes are cached on the device between calls
+from webmm.problems.scheme import Numbers, Scheme, checked_bias, checked_scale, checked_zero, numbers_of, single
 
 
 @planned
@@ -71,94 +73,11 @@ def qmatmul(
     Raises ProblemError for shapes that do not match, other dtypes, scales that are not positive and finite, zero points
     outside the dtype's range, and a k so large that 32-bit sums could overflow; otherwise as `matmul()`.
     """
-    with opened("qmatmul", device, a_q, b_q, devices=devices) as temporary:
-        a, b = temporary.data(a_q), temporary.data(b_q)
-        shape = quantized_shape(a, b)
-        *batch, m, n = shape
-        out = out_dtype_of(out_dtype, scale_c, element_of(a))
-        scale = None if scale_c is None else float(checked_scale("scale_c", scale_c, 1))
-        zero, added = _checked_zero_c(zero_c, out), None if bias is None else checked_bias(bias, n)
-
-        def scheme(*given: ArrayLike) -> Scheme:
-            left = checked_scale("scale_a", given[0], m), checked_zero("zero_a", given[1], m, element_of(a))
-            right = checked_scale("scale_b", given[2], n), checked_zero("zero_b", given[3], n, element_of(b))
-            return Scheme(*left, *right, scale, zero, added)
-
-        given = [np.asarray(x) for x in (scale_a, zero_a, scale_b, zero_b)]
-        c = temporary.result(shape, out, a, b)
-        if not any(x.ndim > 2 for x in given):
-            _multiply(temporary, a, b, scheme(*given), c)
-            return returned(c)
-        host = np.zeros(c.shape, out.numpy)  # each matrix has its own scheme
-        shapes = [x.shape[:-2] for x in (a, a, b, b)]
-        for index in np.ndindex(*batch):
-            chosen = (_of_matrix(x, shape, index) for x, shape in zip(given, shapes, strict=True))
-            left, right = (_of_matrix(x, x.shape[:-2], index) for x in (a, b))
-            _multiply(temporary, left, right, scheme(*chosen), host[index])
-        return c.device.array(host) if isinstance(c, Array) else returned(host)
-
-
-def _multiply(temporary: Temporaries, a: Data, b: Data, scheme: Scheme, c: Data) -> None:
-    """Fill `c` with the products of the matrices of `a` and `b`, in pieces of one matrix of the batch each."""
-    (m, k), n = a.shape[-2:], b.shape[-1]
-    dtypes, out = [element_of(x) for x in (a, b)], element_of(c)
-    scheme.check(k, *dtypes)
-    if not math.prod(c.shape):
-        return
-    if not k:
-        nothing = reference(np.zeros((m, 0), np.int8), np.zeros((0, n), np.int8), scheme, out)
-        if isinstance(c, Array):
-            temporary.device.assign(c, np.broadcast_to(nothing, c.shape))
-        else:
-            c[...] = nothing
-        return
-    per_tensor = not scheme.zero_a.ndim and not scheme.scale_a.ndim  # the same for all rows of all matrices
-    if b.ndim == 2 and per_tensor and (not isinstance(a, Array) or a.contiguous):
-        a, c = rows_of(a), rows_of(c)  # a single tall product
-        m = a.shape[0]
-    batch = string.ascii_uppercase[: c.ndim - 2]
-    template, terms = describe(m, n, k, (dtypes[0], Operand(k)), (dtypes[1], Operand(n)), scheme, out)
-    given = [
-        temporary.device.constant(term) if isinstance(c, Array) and term.nbytes <= CONSTANT else term for term in terms
-    ]
-
-    def compute(a: Array, b: Array, *others: Array) -> None:
-        *terms, c = others
-        choose.run(quantized_of(template, a, b, c, *terms), c.device, a, b, c, *terms)
-
-    rows_and_columns = ["mt"] * template.by_row + ["nt"] * template.by_column
-    in_pieces(
-        temporary.devices,
-        compute,
-        [
-            _labelled(readable(a), batch, "mk"),
-            _labelled(readable(b), batch, "kn"),
-            *(Labelled(each, axes, anywhere=False) for each, axes in zip(given, rows_and_columns, strict=True)),
-        ],
-        Labelled(c, batch + "mn", anywhere=False),
-        "mn",
-        each=batch,
-        flops=2 * k * math.prod(c.shape),
-    )
-
-
-def _labelled(x: Data, batch: str, axes: str) -> Labelled:
-    """Return matrices with the letters of their batch axes, without the axes of length 1, which broadcast."""
-    letters = batch[len(batch) - (x.ndim - 2) :]
-    kept = "".join(letter for letter, length in zip(letters, x.shape, strict=False) if length > 1)
-    matrices = x[tuple(slice(None) if length > 1 else 0 for length in x.shape[:-2])] if x.ndim > 2 else x
-    return Labelled(matrices, kept + axes)
-
-
-def _of_matrix(x: Any, batch: tuple[int, ...], index: tuple[int, ...]) -> Any:
-    """Return the part of `x` for matrix `index`; the axes of `x` before its last two broadcast to `batch`."""
-    if x.ndim <= 2:
-        return x
-    if broadcast_shape(x.shape[:-2], batch) != batch or x.ndim - 2 > len(batch):
-        raise ProblemError(f"a scale or zero point of shape {x.shape} does not fit the batch {batch} of its operand")
-    batch = x.shape[:-2]
-    places = index[len(index) - len(batch) :]
-    return x[tuple(0 if length == 1 else i for length, i in zip(batch, places, strict=True))]
+    with opened("qmatmul", device, a_q, b_q, devices=devices) as call:
+        added = None if bias is None else np.asarray(bias)
+        out = None if out_dtype is None else dtype_of(out_dtype)
+        scales = scale_a, zero_a, scale_b, zero_b, scale_c, zero_c
+        return returned(quantized_product(call, call.data(a_q), call.data(b_q), scales, added, out))
 
 
 def out_dtype_of(given: DTypeLike | None, scale_c: float | None, default: DType) -> DType:
@@ -166,6 +85,78 @@ def out_dtype_of(given: DTypeLike | None, scale_c: float | None, default: DType)
     return result_dtype(None if given is None else dtype_of(given), scale_c is not None, default)
 
 
-def _checked_zero_c(zero: int | None, out: DType) -> int:
-    check_zero_c(zero is not None, out)
-    return int(checked_zero("zero_c", 0 if zero is None else zero, 1, out)) if out in BYTES else 0
+# The steps, in both languages
+
+
+def quantized_product(
+    call: Temporaries, a: Data, b: Data, scales: Sequence[Any], bias: Numbers | None, out_dtype: DType | None
+) -> Data:
+    """Return the product of `a` and `b`; `scales` are scale and zero point of `a`, of `b` and of the result."""
+    *of_operands, scale_c, zero_c = scales
+    shape = quantized_shape(a, b)
+    *batch, m, n = shape
+    types = [element_of(x) for x in (a, b)]
+    out = result_dtype(out_dtype, scale_c is not None, types[0])
+    check_zero_c(zero_c is not None, out)
+    scale = None if scale_c is None else single(checked_scale("scale_c", scale_c, 1))
+    zero = 0 if zero_c is None else single(checked_zero("zero_c", zero_c, 1, out))
+    added = None if bias is None else checked_bias(bias, n)
+
+    def scheme(scale_a: Numbers, zero_a: Numbers, scale_b: Numbers, zero_b: Numbers) -> Scheme:
+        left = checked_scale("scale_a", scale_a, m), checked_zero("zero_a", zero_a, m, types[0])
+        right = checked_scale("scale_b", scale_b, n), checked_zero("zero_b", zero_b, n, types[1])
+        checked = Scheme(*left, *right, scale, zero, added)
+        checked.check(a.shape[-1], types[0], types[1])
+        return checked
+
+    given = [numbers_of(x) for x in of_operands]
+    if not any(x.ndim > 2 for x in given):
+        whole = scheme(*given)
+        c = call.result(shape, out, a, b)
+        _multiply(call, a, b, whole, c)
+        return c
+    host = call.result(shape, out)  # each matrix has its own scheme
+    shapes = [x.shape[:-2] for x in (a, a, b, b)]
+    for index in itertools.product(*(range(length) for length in batch)):
+        own = [_of_matrix(call, x, shape, index) for x, shape in zip(given, shapes, strict=True)]
+        left, right = [_of_matrix(call, x, x.shape[:-2], index) for x in (a, b)]
+        _multiply(call, left, right, scheme(*own), part_at(call, host, index))
+    return beside(call, host, a, b)
+
+
+def _of_matrix(call: Temporaries, x: Any, batch: Shape, index: tuple[int, ...]) -> Any:
+    """Return the part of `x` for matrix `index`; the axes of `x` before its last two broadcast to `batch`."""
+    own = x.shape[:-2]
+    if x.ndim <= 2:
+        return x
+    if broadcast_shape(own, batch) != batch or len(own) > len(batch):
+        raise ProblemError(f"a scale or zero point of shape {x.shape} does not fit the batch {batch} of its operand")
+    places = index[len(index) - len(own) :]
+    return part_at(call, x, tuple(0 if length == 1 else i for length, i in zip(own, places, strict=True)))
+
+
+def _multiply(call: Temporaries, a: Data, b: Data, scheme: Scheme, c: Data) -> None:
+    """Fill `c` with the products of the matrices of `a` and `b`, in pieces of one matrix of the batch each."""
+    if not c.size:
+        return
+    if not a.shape[-1]:
+        a, b = no_terms(a, b)
+        scheme = replace(scheme, zero_a=numbers_of(0))
+    per_tensor = not scheme.zero_a.ndim and not scheme.scale_a.ndim  # the same for all rows of all matrices
+    if b.ndim == 2 and per_tensor and (not is_resident(a) or is_dense(a)):
+        a, c = rows_of(call, a), rows_of(call, c)  # a single tall product
+    (m, k), n, types = a.shape[-2:], b.shape[-1], [element_of(x) for x in (a, b)]
+    template, terms = describe(m, n, k, (types[0], Operand(k)), (types[1], Operand(n)), scheme, element_of(c))
+
+    def compute(a: Array, b: Array, *others: Array) -> None:
+        *terms, c = others
+        call.run(quantized_of(template, a, b, c, *terms), a, b, c, *terms)
+
+    each_row_and_column = ("mt", "nt") if template.by_row else ("nt",)
+    operands = [
+        labelled(readable(call, a), BATCH + "mk"),
+        labelled(readable(call, b), BATCH + "kn"),
+        *(labelled(kept(call, x, c), axes, False) for x, axes in zip(terms, each_row_and_column, strict=False)),
+    ]
+    result = labelled(c, BATCH + "mn", anywhere=False)
+    in_pieces(call, compute, operands, result, "mn", each=BATCH, flops=2 * k * c.size)

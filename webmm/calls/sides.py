@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from webmm.arguments.arrays import Layout, Shape
+from webmm.arguments.products import matrix_operand
 from webmm.arguments.rows import ikj, ikj_shape
-from webmm.calls import operands, pieces
+from webmm.calls import pieces
 from webmm.calls.executor import Data, Labelled
 from webmm.calls.executor import labelled as labelled  # the same in both languages
 from webmm.calls.operands import Temporaries, in_shape
@@ -23,6 +24,8 @@ from webmm.dtypes import DType
 from webmm.engine.device import Array, Device
 from webmm.kernels.base import Kernel
 from webmm.problems.base import Problem
+
+CONSTANT = 2**17  # arrays of up to this many bytes are kept on the device between calls
 
 
 def is_resident(*operands: Data | None) -> bool:
@@ -133,13 +136,24 @@ def from_start(call: Temporaries, x: Data) -> Data:
     return x.reshape(x.shape, copy=True) if isinstance(x, Array) and (x.offset or not x.contiguous) else x
 
 
-def no_terms(a: Data, b: Data) -> tuple[Data, Data]:
-    """Return operands of zeros with k = 1, for operands with k = 0, whose product is the same."""
+def kept(call: Temporaries, x: Data, *operands: Data) -> Data:
+    """Return an array in host memory, or, if it is small and an operand on the device, a copy there, kept for calls."""
+    constant = is_resident(*operands) and x.nbytes <= CONSTANT
+    return call.device.constant(x) if constant else x  # type: ignore[arg-type]
+
+
+def no_terms(*operands: Data) -> tuple[Data, ...]:
+    """Return operands of zeros with k = 1, for a and b with k = 0, whose product is the same."""
+    a, b = operands
     shapes = (*a.shape[:-1], 1), (*b.shape[:-2], 1, b.shape[-1])
-    if isinstance(a, Array):
-        zero = a.device.zeros((1,), a.element)
-        return zero.broadcast_to(shapes[0]), zero.broadcast_to(shapes[1])
-    return np.zeros(shapes[0], a.dtype), np.zeros(shapes[1], a.dtype)
+    return tuple(_zeros(x, shape) for x, shape in zip(operands, shapes, strict=True))
+
+
+def _zeros(x: Data, shape: Shape) -> Data:
+    """Return zeros of the dtype of an array, and on its side."""
+    if isinstance(x, Array):
+        return x.device.zeros((1,), x.element).broadcast_to(shape)
+    return np.zeros(shape, x.dtype)
 
 
 def on_host(call: Temporaries, x: Data) -> Data:
@@ -154,16 +168,28 @@ def permuted(call: Temporaries, x: Data, axes: Sequence[int]) -> Data:
     return x.transpose(*axes)
 
 
-def readable(call: Temporaries, x: Data) -> Data:
-    """Return `x`, or a copy in host memory if no kernel can read the strides of its matrices."""
-    del call
-    return operands.readable(x)
-
-
 def owned(call: Temporaries, x: Data) -> Data:
     """Return an intermediate result, which JavaScript frees at the end of the call, and Python with its last use."""
     del call
     return x
+
+
+def part_at(call: Temporaries, x: Data, index: tuple[int, ...]) -> Data:
+    """Return the view of an array at an index of its first axes."""
+    del call
+    return x[index]
+
+
+def readable(call: Temporaries, x: Data) -> Data:
+    """Return `x`, or a copy in host memory if no kernel can read the strides of its matrices."""
+    del call
+    return x.numpy() if isinstance(x, Array) and matrix_operand(x) is None else x
+
+
+def rows_of(call: Temporaries, x: Data) -> Data:
+    """Return `x` as a matrix whose columns are its last axis: a view if its strides allow it, else of a copy."""
+    del call
+    return x if x.ndim == 2 else in_shape(x, (x.size // x.shape[-1] if x.shape[-1] else 0, x.shape[-1]))
 
 
 def in_pieces(

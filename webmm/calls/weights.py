@@ -1,27 +1,30 @@
-"""The public call for products with quantised weights."""
+"""The public call for products with quantised weights.
+
+The steps are in the translated subset (docs/page.md).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import DTypeLike
 
-from webmm import choose
-from webmm.arguments.arrays import element_of
+from webmm.arguments.arrays import Shape, element_of
 from webmm.arguments.products import check_operands, weighted_of
 from webmm.arguments.quantized import weighted_shape
+from webmm.arguments.views import broadcast
 from webmm.calls.devices import Devices
 from webmm.calls.elementwise import activation_on
-from webmm.calls.executor import Labelled
-from webmm.calls.operands import Operandish, opened, operands_of, readable, returned, rows_of, rows_over
-from webmm.calls.pieces import in_pieces
+from webmm.calls.executor import Data
+from webmm.calls.operands import Operandish, Temporaries, opened, operands_of, returned
 from webmm.calls.planned import planned
-from webmm.dtypes import dtype_of
+from webmm.calls.sides import in_pieces, labelled, laid_out, no_terms, readable, rows_of, spread
+from webmm.dtypes import F32, DType, dtype_of
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError
 from webmm.problems.base import check_floats
-from webmm.problems.weights import BlockWeights
+from webmm.problems.weights import BlockWeights, quantize_blocks
 from webmm.wgsl.epilogues import Applied
 from webmm.wgsl.own import Epilogue, fields_of
 
@@ -61,35 +64,49 @@ def qmatmul_weights(
     if devices is None and device is None and not isinstance(x, Array):
         device = weights.device
     operands = operands_of(activation)
-    with opened("qmatmul_weights", device, x, *weights.parts, *operands, devices=devices) as temporary:
-        for one in temporary.devices:
+    with opened("qmatmul_weights", device, x, *weights.parts, *operands, devices=devices) as call:
+        for one in call.devices:
             function = activation_on(one, activation)
-        a, terms = temporary.data(x), Applied(**fields_of(function))
-        shape = weighted_shape(a, weights.shape)
-        dtype = element_of(a)
-        out = dtype if out_dtype is None else dtype_of(out_dtype)
-        check_floats("float matrix products", dtype, out)
-        check_operands(operands, shape)
-        more = [rows_over(temporary.data(y), shape) for y in operands]
-        c = temporary.result(shape, out, a, *more)
-        if 0 in (*a.shape, *shape):  # the sums or the result are empty
-            nothing = terms.applied(np.zeros(shape), [np.asarray(y) for y in operands]).astype(out.numpy)
-            return temporary.device.array(nothing, out) if isinstance(c, Array) else returned(nothing)
+        terms, over = Applied(**fields_of(function)), [call.data(y) for y in operands]
+        out = None if out_dtype is None else dtype_of(out_dtype)
+        return returned(weighted_product(call, call.data(x), weights, terms, over, out))
 
-        def compute(rows: Array, words: Array, scales: Array, zeros: Array, *others: Array) -> None:
-            *over, c = others
-            given = rows, words, scales, zeros, c
-            problem = weighted_of(weights, terms, [y.broadcast_to(c.shape) for y in over], *given)
-            choose.run(problem, c.device, *given, *over)
 
-        parts = (
-            Labelled(temporary.data(part), "n" + letter, False)
-            for part, letter in zip(weights.parts, "wbb", strict=True)
-        )
-        spread = (
-            Labelled(y, "".join("1" if n == 1 else axis for n, axis in zip(y.shape, "mn", strict=True))) for y in more
-        )
-        labelled = [Labelled(readable(rows_of(a)), "mk"), *parts, *spread]
-        into = Labelled(c.reshape(-1, shape[-1]), "mn", anywhere=False)
-        in_pieces(temporary.devices, compute, labelled, into, "mn", flops=2 * a.size * shape[-1])
-        return returned(c)
+# The steps, in both languages
+
+
+def weighted_product(
+    call: Temporaries, x: Data, weights: BlockWeights, terms: Applied, operands: Sequence[Data], out_dtype: DType | None
+) -> Data:
+    """Return the activation in `terms`, which has these operands, of the product of `x` and the weights."""
+    shape = weighted_shape(x, weights.shape)
+    out = out_dtype or element_of(x)
+    check_floats("float matrix products", element_of(x), out)
+    check_operands(operands, shape)
+    result = call.result(shape, out, x, *operands)
+    if not result.size:
+        return result
+    if not x.shape[-1]:
+        x, none = no_terms(x, call.result((0, shape[-1]), F32))
+        weights = quantize_blocks(none, weights.bits, weights.block)
+
+    def compute(rows: Array, words: Array, scales: Array, zeros: Array, *others: Array) -> None:
+        *over, c = others
+        given = rows, words, scales, zeros, c
+        problem = weighted_of(weights, terms, [laid_out(y, broadcast(y, c.shape)) for y in over], *given)
+        call.run(problem, *given, *over)
+
+    rows = labelled(readable(call, rows_of(call, x)), "mk")
+    parts = [labelled(call.data(y), axes, False) for y, axes in zip(weights.parts, ("nw", "nb", "nb"), strict=True)]
+    spreads = [labelled(_rows_over(call, y, shape), "mn") for y in operands]
+    c = labelled(rows_of(call, result), "mn", anywhere=False)
+    in_pieces(call, compute, [rows, *parts, *spreads], c, "mn", flops=2 * x.size * shape[-1])
+    return result
+
+
+def _rows_over(call: Temporaries, x: Data, shape: Shape) -> Data:
+    """Return an operand that broadcasts to `shape` as one that broadcasts to its rows, which `rows_of()` makes."""
+    if x.ndim == 2 and len(shape) == 2:
+        return x
+    rows = shape[:-1] if any(length != 1 for length in x.shape[:-1]) else (1,) * max(x.ndim - 1, 1)
+    return rows_of(call, spread(call, x, (*rows, x.shape[-1] if x.ndim else 1)))

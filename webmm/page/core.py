@@ -104,19 +104,14 @@ LATE: dict[str, tuple[Name, ...]] = {
     **_late(
         "quantized",
         {
-            "webmm.arguments.products": ("quantized_of",),
-            "webmm.arguments.quantized": (
-                *("check_integer_bias", "check_length", "check_sums", "check_zero_c", "furthest", "integer_range"),
-                *("quantized_shape", "result_dtype", "wrong_scale", "wrong_zero"),
-            ),
+            "webmm.calls.quantized": ("quantized_product",),
             "webmm.problems.quantized": ("Quantized",),
         },
     ),
     **_late(
         "weights",
         {
-            "webmm.arguments.products": ("weighted_of",),
-            "webmm.arguments.quantized": ("weighted_shape",),
+            "webmm.calls.weights": ("weighted_product",),
             "webmm.problems.weights": ("WeightOnly",),
         },
     ),

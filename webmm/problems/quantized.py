@@ -12,7 +12,7 @@ from webmm.dtypes import BYTES, F32, I32, DType
 from webmm.errors import ProblemError
 from webmm.problems.base import Extent, opened_at, windowed
 from webmm.problems.product import Operand, Product, layout_of
-from webmm.problems.scheme import Scheme
+from webmm.problems.scheme import Numbers, Scheme, single
 
 
 @dataclass(frozen=True)
@@ -111,34 +111,40 @@ def describe(
     m: int, n: int, k: int, a: tuple[DType, Operand], b: tuple[DType, Operand], scheme: Scheme, out: DType
 ) -> tuple[Quantized, list[NDArray[np.int32]]]:
     """Return the problem of an (m, n, k) product under `scheme`, and the contents of `row_terms` and `column_terms`."""
-    row, column = _multipliers(scheme, out)
-    scalar = row is None and column is not None and column.ndim == 1
+    row, column, multiplier = multipliers_of(scheme, out)
     problem = Quantized(
         *(m, n, k, a[0], b[0], out, a[1], b[1]),
-        zero_a=None if scheme.zero_a.ndim else int(scheme.zero_a),
-        zero_b=None if scheme.zero_b.ndim else int(scheme.zero_b),
+        zero_a=single(scheme.zero_a),
+        zero_b=single(scheme.zero_b),
         zero_c=scheme.zero_c,
-        multiplier=(int(column[0]), int(column[1])) if column is not None and scalar else (0, 0),
+        multiplier=multiplier,
         scaled_rows=row is not None,
-        scaled_columns=column is not None and not scalar,
+        scaled_columns=column is not None,
         bias=scheme.bias is not None,
     )
-    rows = [_terms(m, scheme.zero_a, row, None)] if problem.by_row else []
-    columns = [_terms(n, scheme.zero_b, None if scalar else column, scheme.bias)] if problem.by_column else []
-    return problem, rows + columns
+    rows = [terms_of(m, scheme.zero_a, row, None)] if problem.by_row else []
+    columns = [terms_of(n, scheme.zero_b, column, scheme.bias)] if problem.by_column else []
+    return problem, [*rows, *columns]
 
 
-def _multipliers(scheme: Scheme, out: DType) -> tuple[Factors, Factors]:
-    """Return the factors of the multiplier per row and per column, two int32 each; a scalar counts as per column."""
+# JavaScript has its own versions of these, too (`web/calls/scheme.js`)
+
+
+def multipliers_of(scheme: Scheme, out: DType) -> tuple[Factors, Factors, tuple[int, int]]:
+    """Return the factors of the multiplier per row and per column, two int32 each, or the only multiplier."""
     if out == I32:
-        return None, None
+        return None, None, (0, 0)
     if out in BYTES:
         row, column = (None if factor is None else factor.pairs() for factor in scheme.multipliers())
-        return row, column
-    if scheme.by_row and scheme.by_column:
-        return _bits(scheme.scale_a), _bits(scheme.scale_b)
-    whole = _bits(scheme.scale_a * scheme.scale_b)
-    return (whole, None) if scheme.by_row else (None, whole)
+    elif scheme.by_row and scheme.by_column:
+        row, column = _bits(scheme.scale_a), _bits(scheme.scale_b)
+    else:
+        whole = _bits(scheme.scale_a * scheme.scale_b)
+        row, column = (whole, None) if scheme.by_row else (None, whole)
+    if scheme.by_row or scheme.by_column:
+        return row, column, (0, 0)
+    assert column is not None
+    return None, None, (int(column[0]), int(column[1]))
 
 
 def _bits(x: NDArray[np.float32]) -> NDArray[np.int32]:
@@ -146,9 +152,8 @@ def _bits(x: NDArray[np.float32]) -> NDArray[np.int32]:
     return np.stack([bits, np.zeros_like(bits)], -1)
 
 
-def _terms(
-    length: int, zero: NDArray[np.int32], multiplier: Factors, bias: NDArray[np.int32] | None
-) -> NDArray[np.int32]:
+def terms_of(length: int, zero: Numbers, multiplier: Factors, bias: Numbers | None) -> NDArray[np.int32]:
+    """Return the values of rows or columns: zero point, multiplier and bias of each, four int32."""
     terms = np.zeros((length, 4), np.int32)
     terms[:, 0] = zero
     if multiplier is not None:

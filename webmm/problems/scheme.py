@@ -30,9 +30,11 @@ from webmm.dtypes import BYTES, I32, DType, dtype_of
 from webmm.errors import ProblemError
 
 MANTISSA_BITS = 31
+LEAST_SCALE, GREATEST_SCALE = 2.0**-149, (2 - 2.0**-23) * 2.0**127  # positive and finite in float32
 MAX_SHIFT = 62  # the product of a 32-bit sum and a 31-bit mantissa has 62 bits and a sign
 
 Integers = NDArray[Any]
+Numbers = NDArray[Any]
 
 
 # Numbers → integers → numbers
@@ -142,51 +144,75 @@ def _along(values: NDArray[Any], x: NDArray[Any], axis: int | None) -> NDArray[A
 # Checks of scales, zero points and bias
 
 
-def checked_scale(name: str, scale: ArrayLike, length: int) -> NDArray[np.float32]:
+def checked_scale(name: str, scale: ArrayLike, length: int) -> Numbers:
     """Return `scale` in float32, 0-D or 1-D of `length`; raises ProblemError for an invalid shape, dtype or value."""
-    values = _vector(name, scale, length)
-    if values.dtype.kind not in "fiu":
-        raise ProblemError(f"{name} is {values.dtype}; scales must be numbers")
-    with np.errstate(over="ignore"):
-        values = values.astype(np.float32)
-    if not (np.isfinite(values).all() and (values > 0).all()):
-        raise wrong_scale(name, _first(values, _bad_scale(values)))
+    values = _vector(name, scale, length, False)
+    wrong = first_outside(values, LEAST_SCALE, GREATEST_SCALE)
+    if wrong is not None:
+        raise wrong_scale(name, wrong)
     return values
 
 
-def checked_zero(name: str, zero: ArrayLike, length: int, dtype: DType) -> NDArray[np.int32]:
-    """Return `zero` in int32, 0-D or 1-D of `length`; raises ProblemError for values outside the range of `dtype`."""
-    values = _vector(name, zero, length)
-    if values.dtype.kind not in "iu":
-        raise ProblemError(f"{name} is {values.dtype}; zero points must be integers")
-    bottom, top = integer_range(dtype)
-    outside = (values < bottom) | (values > top)
-    if outside.any():
-        raise wrong_zero(name, _first(values, outside), dtype)
-    return values.astype(np.int32)
-
-
-def checked_bias(bias: ArrayLike, length: int) -> NDArray[np.int32]:
-    """Return `bias` in int32, 1-D of `length`; raises ProblemError for another shape or dtype."""
-    values = np.asarray(bias)
-    check_integer_bias(values.dtype.name, values.shape, length)
+def checked_zero(name: str, zero: ArrayLike, length: int, dtype: DType) -> Numbers:
+    """Return `zero` in int64, 0-D or 1-D of `length`; raises ProblemError for values outside the range of `dtype`."""
+    values = _vector(name, zero, length, True)
+    wrong = first_outside(values, *integer_range(dtype))
+    if wrong is not None:
+        raise wrong_zero(name, wrong, dtype)
     return values
 
 
-def _vector(name: str, given: ArrayLike, length: int) -> NDArray[Any]:
-    values = np.asarray(given)
-    if values.size == 1 and length != 1:
-        return values.reshape(())
+def checked_bias(bias: Numbers, length: int) -> Numbers:
+    """Return `bias`, int32, 1-D of `length`; raises ProblemError for another shape or dtype."""
+    check_integer_bias(name_of_dtype(bias), bias.shape, length)
+    return bias
+
+
+def _vector(name: str, given: ArrayLike, length: int, whole: bool) -> Numbers:
+    values = numbers_of(given)
     check_length(name, values.shape, values.size, length)
-    return values.reshape(() if length == 1 else (length,))
+    return vector(name, values, whole)
 
 
-def _bad_scale(values: NDArray[np.float32]) -> NDArray[np.bool_]:
-    return ~(np.isfinite(values) & (values > 0))
+# What the checks do with arrays; JavaScript has its own versions of these (`web/calls/scheme.js`)
 
 
-def _first(values: NDArray[Any], which: NDArray[Any]) -> Any:
-    return values[which].flat[0] if values.ndim else values[()]
+def numbers_of(x: ArrayLike) -> Numbers:
+    """Return numbers as an array, as precise as they are given."""
+    return np.asarray(x)
+
+
+def name_of_dtype(x: Numbers) -> str:
+    """Return the name of the type of an array's elements, also of one that no kernel supports."""
+    return str(x.dtype.name)
+
+
+def vector(name: str, x: Numbers, whole: bool) -> Numbers:
+    """Return scales in float32, or zero points, which are `whole`, in int64: 0-D for a single one, else 1-D.
+
+    Raises ProblemError for other dtypes.
+    """
+    kinds, rule = ("iu", "zero points must be integers") if whole else ("fiu", "scales must be numbers")
+    if x.dtype.kind not in kinds:
+        raise ProblemError(f"{name} is {x.dtype}; {rule}")
+    with np.errstate(over="ignore"):
+        return x.reshape(() if x.size == 1 else -1).astype(np.int64 if whole else np.float32)
+
+
+def first_outside(x: Numbers, least: float, greatest: float) -> Any:
+    """Return the first number that is not from `least` to `greatest`, such as NaN, or None if there is none."""
+    wrong = ~((least <= x) & (x <= greatest))
+    return x[wrong][0] if wrong.any() else None
+
+
+def extremes(x: Numbers, least: int, greatest: int) -> tuple[int, int]:
+    """Return the least and the greatest of these integers and of the numbers in `x`."""
+    return int(np.min(x, initial=least)), int(np.max(x, initial=greatest))
+
+
+def single(x: Numbers) -> Any:
+    """Return the number in an array without axes, or None for one with axes."""
+    return None if x.ndim else x.item()
 
 
 # Fixed point
@@ -233,19 +259,19 @@ class FixedPoint:
 
 @dataclass(frozen=True)
 class Scheme:
-    """The quantisation of a product's operands and result: float32 scales, int32 zero points and bias, all checked.
+    """The quantisation of a product's operands and result: float32 scales, integer zero points and bias, all checked.
 
     Those of A are 0-D or have one element per row, those of B 0-D or one per column. `scale_c` is None if the result is
     not requantised, `bias` is None if there is none.
     """
 
-    scale_a: NDArray[np.float32]
-    zero_a: NDArray[np.int32]
-    scale_b: NDArray[np.float32]
-    zero_b: NDArray[np.int32]
+    scale_a: Numbers
+    zero_a: Numbers
+    scale_b: Numbers
+    zero_b: Numbers
     scale_c: float | None
     zero_c: int
-    bias: NDArray[np.int32] | None
+    bias: Numbers | None
 
     @property
     def by_row(self) -> bool:
@@ -259,9 +285,8 @@ class Scheme:
 
     def check(self, k: int, a: DType, b: DType) -> None:
         """Raise ProblemError if a sum of k products of integers of `a` and `b` may overflow 32 bits."""
-        reach = [_furthest(x, zero) for x, zero in ((a, self.zero_a), (b, self.zero_b))]
-        added = 0 if self.bias is None else int(np.max(np.abs(self.bias.astype(np.int64)), initial=0))
-        check_sums(k, reach[0], reach[1], added)
+        least, greatest = (0, 0) if self.bias is None else extremes(self.bias, 0, 0)
+        check_sums(k, _furthest(a, self.zero_a), _furthest(b, self.zero_b), max(-least, greatest))
 
     def multipliers(self) -> tuple[FixedPoint | None, FixedPoint | None]:
         """Return the fixed-point multipliers of rows and of columns; the multiplier of an element is their product.
@@ -276,9 +301,9 @@ class Scheme:
         return (whole, None) if self.by_row else (None, whole)
 
 
-def _furthest(dtype: DType, zero: NDArray[np.int32]) -> int:
+def _furthest(dtype: DType, zero: Numbers) -> int:
     bottom, top = integer_range(dtype)
-    return furthest(dtype, int(np.min(zero, initial=top)), int(np.max(zero, initial=bottom)))
+    return furthest(dtype, *extremes(zero, top, bottom))
 
 
 def accumulate(a: Integers, b: Integers, scheme: Scheme) -> NDArray[np.int64]:
@@ -300,7 +325,7 @@ def reference(a: Integers, b: Integers, scheme: Scheme, out: DType) -> NDArray[A
     if out == I32:
         return sums.astype(np.int32)
     if out not in BYTES:
-        factors = scheme.scale_a.reshape(-1, 1) * scheme.scale_b.reshape(1, -1)
+        factors: NDArray[np.float32] = scheme.scale_a.reshape(-1, 1) * scheme.scale_b.reshape(1, -1)
         with np.errstate(over="ignore", under="ignore"):
             return sums.astype(np.float32) * factors
     rows, columns = scheme.multipliers()

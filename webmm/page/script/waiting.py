@@ -13,7 +13,7 @@ from webmm.page.script.names import HostError, Name, definitions, resolve
 
 SIDES = (
     *("arranged", "as_ikj", "beside", "converted", "dense", "forward", "from_start", "in_pieces", "in_placed_pieces"),
-    *("on_host", "readable", "run_kernel"),
+    *("on_host", "readable", "rows_of", "run_kernel"),
 )
 # Functions that JavaScript has of its own, and that return a promise there.
 AWAITED = (
