@@ -2,6 +2,7 @@
 
 `bundle/translated/OP-STAGE.deflate` is a compressed JSON document with the problem as text, and the name and the texts
 of each dispatch. A bundle that is built without naga has none. SPIR-V is omitted because it is binary.
+`translation()` is in the translated subset (docs/page.md): documents are JavaScript's there.
 """
 
 from __future__ import annotations
@@ -63,8 +64,7 @@ def document(kernel: Kernel[Any]) -> dict[str, Any] | None:
 def translation(found: Any, target: str, written: bool) -> tuple[str, str]:
     """Return the text of a document in a language of TARGETS, "" if it has none, and what the page says of it.
 
-    `found` is None for a stage without a document, and `written` tells whether any stage has one. This function is in
-    the translated subset (docs/page.md): the document is JavaScript's there.
+    `found` is None for a stage without a document, and `written` tells whether any stage has one.
     """
     texts: list[Any] = [getattr(each, target, None) for each in found.dispatches] if found else []
     if texts and all(texts):
