@@ -38,7 +38,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.cut.arrays": ("Extents", "array_pieces"),
     "webmm.cut.pieces": ("Limits",),
     "webmm.cut.streams": ("BATCH",),
-    "webmm.engine.timing": (*("MIN_SAMPLES", "SAMPLE_TIME", "Timing", "WARM_UP", "duration", "time_launch"),),
+    "webmm.engine.timing": (*("MIN_SAMPLES", "Timing", "WARM_UP", "duration", "time_launch"),),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
     "webmm.wgsl.epilogues": ("ACTIVATIONS", "Applied", "BIASES", "Terms"),
     "webmm.wgsl.functions": ("Function", "Link", "OWN"),
