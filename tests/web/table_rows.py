@@ -43,6 +43,12 @@ def reductions() -> Iterator[Case]:
     yield reduced("product of nothing", drawn(3, 0, dtype="int32"), "prod", axis=1)
     yield reduced("mean of nothing", drawn(3, 0), "mean", axis=1)
     yield reduced("sum of a number", drawn(), "sum")
+    truths = np.arange(210).reshape(7, 30) % 11 > 4
+    for op, dtype in (("sum", "int32"), ("mean", "float32")):
+        expected, allowed = getattr(truths, op)(axis=1), np.full(7, 1e-6 * (op == "mean"))
+        for resident in (False, True):
+            options, name = {"op": op, "axis": 1}, f"{op} of booleans"
+            yield Case(name, "reduce", (X(truths),), options, expected, allowed, dtype, resident=resident)
     for name, x, options in (
         ("unknown reduction", X(drawn(3, 4)), {"op": "median"}),
         ("axis out of range", X(drawn(3, 4)), {"op": "sum", "axis": 2}),
