@@ -2,8 +2,7 @@
 
 import { elementType } from "../host.js";
 import { provide } from "../python.js";
-import { asIntegers, isGiven } from "./operands.js";
-import { number } from "./options.js";
+import { asIntegers, isGiven, number } from "./options.js";
 
 /** @import { Call } from "../engine/plans.js" */
 /** @import { HostArray } from "../host.js" */

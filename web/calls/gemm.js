@@ -5,8 +5,8 @@ import { like } from "../engine/transfer.js";
 import { ProblemError } from "../errors.js";
 import { HostArray } from "../host.js";
 import { make, provide } from "../python.js";
-import { isGiven, transposed } from "./operands.js";
-import { flag, number, oneOf } from "./options.js";
+import { laidOut } from "./operands.js";
+import { flag, isGiven, number, oneOf } from "./options.js";
 import { inPieces } from "./pieces.js";
 
 /** @import { Data } from "./operands.js" */
@@ -22,8 +22,8 @@ export const [MATMUL, GEMM] = [
 export async function matmul(call, givenA, givenB, options) {
   const { core } = call;
   let [a, b] = [call.data(givenA), call.data(givenB)];
-  if (flag("transposeA", options.transposeA)) a = transposed(call, a);
-  if (flag("transposeB", options.transposeB)) b = transposed(call, b);
+  if (flag("transposeA", options.transposeA)) a = laidOut(a, core.matrices_transposed(a));
+  if (flag("transposeB", options.transposeB)) b = laidOut(b, core.matrices_transposed(b));
   const own = await activationOf(call, options.activation);
   const [bias, residual] = [options.bias, options.residual].map((x) => (isGiven(x) ? call.data(x) : null));
   const shape = core.shape_with(a, b, bias, residual, own.operands);

@@ -1,6 +1,7 @@
 /** Checks of call options; unknown ones are errors. */
 
 import { ConfigError, ProblemError } from "../errors.js";
+import { HostArray } from "../host.js";
 import { repr } from "../python.js";
 
 /** Throw ConfigError for an option that the call does not have. @param {string} call @param {object} options @param {readonly string[]} known */
@@ -30,3 +31,10 @@ export function flag(name, value = false) {
   if (typeof value !== "boolean") throw new ProblemError(`${name} must be true or false, not ${JSON.stringify(value)}`);
   return value;
 }
+
+/** @param {unknown} option @returns {boolean} whether it was given */
+export const isGiven = (option) => option !== undefined && option !== null;
+
+/** @param {any} x data or a list @returns {any} a list of whole numbers, which has no dtype, as int32; all else as it is */
+export const asIntegers = (x) =>
+  [x].flat(Infinity).every((each) => each === (each | 0)) ? HostArray.from(x, { dtype: "int32" }) : x;

@@ -7,8 +7,7 @@ import { ProblemError } from "../errors.js";
 import { HostArray, elementType } from "../host.js";
 import { make, provide, repr } from "../python.js";
 import { activationOf } from "./gemm.js";
-import { asIntegers, isGiven } from "./operands.js";
-import { checkOptions, flag } from "./options.js";
+import { asIntegers, checkOptions, flag, isGiven } from "./options.js";
 import { spread } from "./scheme.js";
 
 /** @import { Data } from "./operands.js" */

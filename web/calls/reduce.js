@@ -3,8 +3,7 @@
 import { elementType } from "../host.js";
 import { provide } from "../python.js";
 import { sumOverK } from "./gemm.js";
-import { isGiven } from "./operands.js";
-import { flag, number } from "./options.js";
+import { flag, isGiven, number } from "./options.js";
 
 /** @import { Data } from "./operands.js" */
 /** @import { Call } from "../engine/plans.js" */

@@ -1,34 +1,42 @@
 /** Arrays on either side, for the steps of calls that are translated: the versions of webmm/calls/sides.py. */
 
 import { DeviceArray, isResident } from "../engine/array.js";
-import { HostArray, sizeOf } from "../host.js";
+import { HostArray, sizeOf, zeros } from "../host.js";
 import { provide } from "../python.js";
-import {
-  arranged,
-  asMatrices,
-  dense,
-  forward,
-  laidOut,
-  noTerms,
-  partOf,
-  readable,
-  reshaped,
-  rowsOf,
-} from "./operands.js";
+import { laidOut, reshaped, viewOf } from "./operands.js";
 import { bindingOf, inPieces, inPlacedPieces } from "./pieces.js";
 
 /** @import { Data } from "./operands.js" */
 /** @import { Call } from "../engine/plans.js" */
 /** @import { Kernel, Problem } from "../engine/launch.js" */
 
+/** @param {Call} call @param {Data} x @param {(x: Data) => any} find a translated `Layout` of an array, or null if that takes a copy @returns {Promise<Data>} the array with its layout, a copy if need be */
+async function arranged(call, x, find) {
+  const layout = find(x);
+  return layout ? laidOut(x, layout) : arranged(call, await dense(call, x), find);
+}
+
+/** @param {Call} call @param {Data} x @returns {Promise<Data>} the array if it is dense, else a copy in host memory */
+const dense = async (call, x) => (x.contiguous ? x : call.read(/** @type {DeviceArray} */ (x)));
+
 const SIDES = {
   is_resident: isResident,
   reshaped,
-  part_of: partOf,
+  /** @param {Data} x @param {number} axis @param {number} start @param {number} count */
+  range_of: (x, axis, start, count) =>
+    viewOf(x, x.shape.with(axis, count), x.strides, start * /** @type {number} */ (x.strides.at(axis))),
   laid_out: laidOut,
   /** @param {Call} call @param {Data} x @param {number[]} shape */
   spread: (call, x, shape) => laidOut(x, call.core.broadcast(x, shape)),
-  as_matrices: asMatrices,
+  /** @param {Data} x @param {number} ndim @param {boolean} rows @param {boolean} columns */
+  as_matrices(x, ndim, rows, columns) {
+    const [shape, strides] = [x.shape, x.strides].map((each, i) => {
+      const none = 1 - i; // a length of 1, a stride of 0
+      const all = [...Array(ndim - x.ndim).fill(none), ...each, ...(columns ? [none] : [])];
+      return rows ? all.toSpliced(-1, 0, none) : all;
+    });
+    return viewOf(x, shape, strides);
+  },
   /** @param {Call} call @param {Data} x @param {number} axis */
   as_ikj: (call, x, axis) => arranged(call, x, (x) => call.core.ikj(x, axis)),
   arranged,
@@ -50,11 +58,13 @@ const SIDES = {
   /** @param {number[]} shape @param {any} dtype @param {number} value */
   filled: (shape, { name }, value) => HostArray.from(Array(sizeOf(shape)).fill(value), { shape, dtype: name }),
   /** @param {Call} call @param {Data} x */
-  forward: async (call, x) => call.array(await forward(call, x)),
+  forward: async (call, x) =>
+    call.array(x.strides.some((stride) => stride < 0) ? await call.read(/** @type {DeviceArray} */ (x)) : x),
   /** @param {Call} call @param {Data} x */
   from_start: (call, x) => (x.offset ? call.read(/** @type {DeviceArray} */ (x)) : dense(call, x)),
   kept: (/** @type {Call} */ _, /** @type {Data} */ x) => x,
-  no_terms: noTerms,
+  /** @param {Data} a @param {Data} b */
+  no_terms: (a, b) => [zeros(a.shape.with(-1, 1), a.dtype), zeros(b.shape.with(-2, 1), b.dtype)],
   /** @param {Call} call @param {Data} x */
   on_host: async (call, x) => (x instanceof HostArray ? x : call.read(x)),
   /** @param {Call} call @param {Data} x */
@@ -63,8 +73,13 @@ const SIDES = {
   part_at: (call, x, index) => laidOut(x, call.core.sliced(x, index)),
   /** @param {Call} call @param {Data} x @param {number[]} axes */
   permuted: (call, x, axes) => laidOut(x, call.core.transposed(x, axes)),
-  readable,
-  rows_of: rowsOf,
+  /** @param {Call} call @param {Data} x */
+  readable: async (call, x) => (x instanceof DeviceArray && call.core.matrix_operand(x) === null ? call.read(x) : x),
+  /** @param {Call} call @param {Data} x */
+  async rows_of(call, x) {
+    if (x.ndim === 2) return x;
+    return reshaped(await dense(call, x), [x.columns ? x.size / x.columns : 0, x.columns]);
+  },
   in_pieces: inPieces,
   in_placed_pieces: inPlacedPieces,
   /** @param {Call} call @param {Kernel} kernel @param {Problem} problem @param {...DeviceArray} arrays */

@@ -41,7 +41,7 @@ from webmm.calls.sides import (
     is_resident,
     labelled,
     laid_out,
-    part_of,
+    range_of,
     reshaped,
     run_kernel,
     spread,
@@ -261,10 +261,10 @@ def _in_key_pieces(call: Temporaries, x: Operands, settings: Settings, most: int
     rows = x.shape[:-1]
     result, top, weight = filled(x.shape, F64, 0), filled((*rows, 1), F64, LEAST_SCORE), filled((*rows, 1), F64, 0)
     for start, stop in ranges(x.k.shape[-2], most):
-        k, v = (part_of(each, -2, start, stop - start) for each in (x.k, x.v))
+        k, v = (range_of(each, -2, start, stop - start) for each in (x.k, x.v))
         mask = x.mask
         if mask is not None and mask.ndim and mask.shape[-1] > 1:
-            mask = part_of(mask, -1, start, stop - start)
+            mask = range_of(mask, -1, start, stop - start)
         there = replace(settings, first_key=start)
         piece, sums = call.result(x.shape, F32), call.result((*rows, 2), F32)
         _compute(call, replace(x, k=k, v=v, mask=mask), there, piece)

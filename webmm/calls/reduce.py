@@ -25,7 +25,7 @@ from webmm.calls.sides import (
     is_resident,
     labelled,
     laid_out,
-    part_of,
+    range_of,
     reshaped,
     spread,
 )
@@ -114,7 +114,7 @@ def reduced(
     result = call.result((math.prod(shape),), out, *([] if in_parts else [x]))
     for at, piece in enumerate(pieces):
         outer, _, inner = piece[0].shape
-        part = part_of(result, 0, at * outer * inner, outer * inner)
+        part = range_of(result, 0, at * outer * inner, outer * inner)
         _reduce(call, operation, piece, reshaped(part, (outer, inner)))
     return reshaped(beside(call, result, x), shape)
 
@@ -148,7 +148,7 @@ def _reduce(call: Temporaries, operation: Operation, xs: list[Data], y: Data) ->
     """Fill y[i, j], which is in host memory if x[i, k, j] has to be reduced in parts of k."""
     step = _k_at_once(call, xs)
     if step < xs[0].shape[1]:
-        _reduce_parts(call, operation, xs, y, step)
+        _reduce_pieces(call, operation, xs, y, step)
         return
 
     def compute(x: Array, *more: Array) -> None:
@@ -167,11 +167,11 @@ def _once(x: Data) -> Data:
     """Return an array without repetitions: with length 1 along the axes along which it repeats its elements."""
     for axis, stride in enumerate(x.strides):
         if not stride:
-            x = part_of(x, axis, 0, 1)
+            x = range_of(x, axis, 0, 1)
     return x
 
 
-def _reduce_parts(call: Temporaries, operation: Operation, xs: list[Data], y: Data, step: int) -> None:
+def _reduce_pieces(call: Temporaries, operation: Operation, xs: list[Data], y: Data, step: int) -> None:
     """Fill y[i, j], in host memory, with results over all k, combined from results over `step` elements each."""
     outer, length, inner = xs[0].shape
     starts, dtype = range(0, length, step), element_of(xs[0])
@@ -180,18 +180,18 @@ def _reduce_parts(call: Temporaries, operation: Operation, xs: list[Data], y: Da
     if operation.index and length > 2**31:
         raise ProblemError(f"{operation.name} over {length:,} elements: positions are int32")
 
-    def of_parts(one: Operation, out: DType) -> Data:
+    def of_pieces(one: Operation, out: DType) -> Data:
         found = call.result((len(starts), outer, inner), out)
         for at, start in enumerate(starts):
-            part = [part_of(x, 1, start, min(step, length - start)) for x in xs]
-            _reduce(call, one, part, reshaped(part_of(found, 0, at, 1), (outer, inner)))
+            part = [range_of(x, 1, start, min(step, length - start)) for x in xs]
+            _reduce(call, one, part, reshaped(range_of(found, 0, at, 1), (outer, inner)))
         return found
 
-    found = [of_parts(one, out) for one, out in _over_parts(operation, dtype)]
+    found = [of_pieces(one, out) for one, out in _over_pieces(operation, dtype)]
     combine(operation, dtype, found, length, step, y)
 
 
-def _over_parts(operation: Operation, dtype: DType) -> list[tuple[Operation, DType]]:
+def _over_pieces(operation: Operation, dtype: DType) -> list[tuple[Operation, DType]]:
     """Return the operations whose results over parts of k give those over all of it, with their dtypes."""
     kind = 1 if dtype == I32 else 0
     if operation.states is not None:
@@ -206,7 +206,7 @@ def _over_parts(operation: Operation, dtype: DType) -> list[tuple[Operation, DTy
 def combine(operation: Operation, dtype: DType, parts: list[Any], length: int, step: int, y: Data) -> None:
     """Set y[i, j] to results over `length` elements of `dtype`, from those over parts of `step` elements.
 
-    `parts` has part[n, i, j] for each operation of `_over_parts()`.
+    `parts` has part[n, i, j] for each operation of `_over_pieces()`.
     """
     found, whole = [np.moveaxis(x, 0, -1) for x in parts], dtype == I32
     if operation.joined is not None:

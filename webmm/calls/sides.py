@@ -38,7 +38,7 @@ def reshaped(x: Data, shape: Shape) -> Data:
     return x.reshape(shape)
 
 
-def part_of(x: Data, axis: int, start: int, count: int) -> Data:
+def range_of(x: Data, axis: int, start: int, count: int) -> Data:
     """Return a view of a range of an axis."""
     key: list[slice] = [slice(None)] * x.ndim
     key[axis] = slice(start, start + count)
