@@ -27,7 +27,7 @@ PACKAGE = {
         path: {"types": f"./types/{name}.d.ts", "default": f"./entries/{name}.js"} for path, name in ENTRIES.items()
     },
     "types": "./types/webmm.d.ts",
-    "sideEffects": ["./bundle/**", "./entries/**"],
+    "sideEffects": ["./bundle/**", "./calls/**", "./entries/**"],
     "keywords": ["webgpu", "wgsl", "gemm", "matmul", "gpu", "softmax", "quantization"],
     "engines": {"node": ">=20"},
     **({"repository": {"type": "git", "url": f"git+{ADDRESS}.git", "directory": "web"}} if ADDRESS else {}),
