@@ -88,8 +88,8 @@ export async function declared({ core, device }, op) {
     op instanceof Reduction
       ? operationOf(core, compiler, `own_${keyed(op.kind)}`, op.declaration(compiler))
       : core.operation_of(op);
-  const files = functions.get(found) ?? [];
-  await Promise.all([...files].map((file) => device.bundle.module(`templates/elementwise/${file}.js`)));
+  const names = functions.get(found) ?? [];
+  await Promise.all([...names].map((name) => device.bundle.module(`templates/elementwise/${name}.js`)));
   return found;
 }
 
