@@ -49,7 +49,12 @@ def test_launches_of_all_lengths_are_kept():
 
 def test_the_layers_of_a_length_share_a_plan(device, monkeypatch):
     run, chosen = choose.run, []
-    monkeypatch.setattr(choose, "run", lambda problem, *more: chosen.append(problem) or run(problem, *more))
+
+    def recorded(problem, *more, **settings):
+        chosen.append(problem)
+        run(problem, *more, **settings)
+
+    monkeypatch.setattr(choose, "run", recorded)
     with made(device) as cache:
         for length in (1, 2, 3):
             chosen.clear()
