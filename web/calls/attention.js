@@ -1,8 +1,7 @@
 /** The call for attention: what JavaScript has of its own of webmm/calls/attention.py. */
 
-import { elementType } from "../host.js";
 import { provide } from "../python.js";
-import { asIntegers, isGiven, number } from "./options.js";
+import { asIntegers, ifGiven, number } from "./options.js";
 
 /** @import { Call } from "../engine/plans.js" */
 /** @import { HostArray } from "../host.js" */
@@ -11,12 +10,11 @@ import { asIntegers, isGiven, number } from "./options.js";
 export async function attention(call, q, k, v, options) {
   const core = await call.device.bundle.op("attention");
   const { mask = null, lengths, scale, softcap, outDtype } = options;
-  const counts = isGiven(lengths) ? call.data(asIntegers(lengths)) : null;
-  const factors = [number("softcap", softcap, 0), isGiven(scale) ? number("scale", scale, 1) : null];
+  const counts = ifGiven(lengths, (x) => call.data(asIntegers(x)));
+  const factors = [number("softcap", softcap, 0), ifGiven(scale, (x) => number("scale", x, 1))];
   const seen = [options.causal ?? false, options.window ?? [-1, -1]];
   const [operands, settings] = await core.checked(call, q, k, v, mask, counts, ...seen, ...factors);
-  const out = outDtype === undefined ? null : call.element(elementType(outDtype));
-  return core.attended(call, operands, settings, out);
+  return core.attended(call, operands, settings, call.element(outDtype));
 }
 
 provide("webmm.calls.attention.combine", (result, top, weight, piece, sums) => {

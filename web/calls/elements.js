@@ -5,7 +5,6 @@ import { ProblemError } from "../errors.js";
 import { provide } from "../python.js";
 import { activationOf } from "./gemm.js";
 import { flag } from "./options.js";
-import { mapped } from "./reduce.js";
 
 /** @import { Call } from "../engine/plans.js" */
 /** @import { Engine as Device } from "../engine/engine.js" */
@@ -22,7 +21,7 @@ export async function map(call, given, f) {
   if (!f) throw new ProblemError("map() needs a function: the name of an activation, or an Epilogue");
   const x = call.data(given);
   const { name } = await activationOf(call, f);
-  if (!(f instanceof Epilogue)) return mapped(call, x, name);
+  if (!(f instanceof Epilogue)) return call.core.mapped(call, x, name);
   const core = await expressions(call.device);
   const functions = [];
   for (const each of f.links) functions.push(await each.applied(call));

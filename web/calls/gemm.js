@@ -6,8 +6,7 @@ import { ProblemError } from "../errors.js";
 import { HostArray } from "../host.js";
 import { make, provide } from "../python.js";
 import { laidOut } from "./operands.js";
-import { flag, isGiven, number, oneOf } from "./options.js";
-import { inPieces } from "./pieces.js";
+import { flag, ifGiven, number, oneOf } from "./options.js";
 
 /** @import { Data } from "./operands.js" */
 /** @import { Applied, Epilogue } from "../epilogue.js" */
@@ -25,35 +24,12 @@ export async function matmul(call, givenA, givenB, options) {
   if (flag("transposeA", options.transposeA)) a = laidOut(a, core.matrices_transposed(a));
   if (flag("transposeB", options.transposeB)) b = laidOut(b, core.matrices_transposed(b));
   const own = await activationOf(call, options.activation);
-  const [bias, residual] = [options.bias, options.residual].map((x) => (isGiven(x) ? call.data(x) : null));
-  const shape = core.shape_with(a, b, bias, residual, own.operands);
-  const { precision = core.PRECISIONS[0] } = options;
-  const out = call.dtype(options.outDtype, a.dtype);
-  make(core.gemm, [1, 1, 1], { dtype: call.element(a.dtype), out_dtype: call.element(out), precision }); // throws for what is unsupported
+  const [bias, residual] = [options.bias, options.residual].map((x) => ifGiven(x, (given) => call.data(given)));
   call.kernel = call.device.kernelNamed(options.kernel, options.config, "gemm");
-  const terms = make(core.Terms, [], {
-    alpha: number("alpha", options.alpha, 1),
-    beta: residual ? 1 : 0,
-    bias: core.bias_kind(bias),
-    activation: own.name,
-    values: own.numbers,
-  });
-  const whole = await call.result(shape, out, a, b, bias, residual, ...own.operands);
-  const [left, right, c, added, ...over] = core.in_matrices(a, b, [whole, residual, ...own.operands], shape.length);
-  if (whole instanceof DeviceArray) {
-    await core.multiplied(call, left, right, c, bias, added, terms, precision, over);
-    return whole;
-  }
-  const given = [bias, added, ...over].filter((x) => x !== null);
-  const compute = (/** @type {DeviceArray[]} */ ...arrays) => {
-    const [x, y, ...more] = arrays;
-    const [first, second, into] = [bias && more.shift(), added && more.shift(), more.pop()];
-    return core.multiplied(call, x, y, into, first, second, terms, precision, more);
-  };
-  const [mk, kn, mn] = ["mk", "kn", "mn"].map((axes) => core.BATCH + axes);
-  const operands = [core.labelled(left, mk), core.labelled(right, kn), ...given.map((x) => core.labelled(x, mn))];
-  if (c.size) await inPieces(call, compute, operands, core.labelled(c, mn, false), mn);
-  return like(whole.data, shape, out);
+  const { precision = core.PRECISIONS[0] } = options;
+  const [alpha, out] = [number("alpha", options.alpha, 1), call.element(options.outDtype)];
+  const c = await core.matrix_product(call, a, b, bias, residual, own, alpha, precision, out);
+  return c instanceof DeviceArray ? c : like(c.data, c.shape, c.dtype);
 }
 
 /** @param {Call} call @param {unknown} activation an option @returns {Promise<Applied>} its name for problems, and its values */
@@ -80,18 +56,6 @@ export async function gemm(call, a, b, c, options) {
   await core.multiplied(call, a, b, c, null, null, make(core.Terms, [], given), precision);
   return c;
 }
-
-/** Copy `from` into `to`, which is dense, converting the dtype. @param {Call} call @param {DeviceArray} to @param {Data} from */
-async function copyInto(call, to, from) {
-  if (from instanceof DeviceArray) {
-    const whole = [from.offset, to.offset, from.nbytes].every((each) => each % 4 === 0);
-    if (whole && from.contiguous && from.dtype === to.dtype) return call.copy(from, to);
-  }
-  call.complete = false;
-  call.device.write(to, from instanceof DeviceArray ? await call.read(from) : from);
-}
-
-provide("webmm.calls.product.fill", copyInto);
 
 /** float64 sums are products with ones: set y[i, j] to the sum of x[i, k, j] over k, or to the mean if `mean`. @param {Call} call @param {DeviceArray} x @param {DeviceArray} y @param {boolean} mean */
 export async function sumOverK(call, x, y, mean) {

@@ -32,8 +32,8 @@ export function flag(name, value = false) {
   return value;
 }
 
-/** @param {unknown} option @returns {boolean} whether it was given */
-export const isGiven = (option) => option !== undefined && option !== null;
+/** @template T @param {any} option @param {(option: any) => T} f @returns {T | null} a function of an option, or null if it was not given */
+export const ifGiven = (option, f) => (option === undefined || option === null ? null : f(option));
 
 /** @param {any} x data or a list @returns {any} a list of whole numbers, which has no dtype, as int32; all else as it is */
 export const asIntegers = (x) =>

@@ -4,10 +4,10 @@
 
 import { DeviceArray } from "../engine/array.js";
 import { ProblemError } from "../errors.js";
-import { HostArray, elementType } from "../host.js";
+import { HostArray } from "../host.js";
 import { make, provide, repr } from "../python.js";
 import { activationOf } from "./gemm.js";
-import { asIntegers, checkOptions, flag, isGiven } from "./options.js";
+import { asIntegers, checkOptions, flag, ifGiven } from "./options.js";
 import { spread } from "./scheme.js";
 
 /** @import { Data } from "./operands.js" */
@@ -19,10 +19,9 @@ export const QMATMUL_WEIGHTS = ["activation", "outDtype"];
 /** `Device.qmatmul()`. @param {Call} call @param {any} a @param {any} b @param {any} options */
 export async function qmatmul(call, a, b, { scaleA, zeroA, scaleB, zeroB, scaleC, zeroC, bias, outDtype }) {
   const core = await call.device.bundle.op("quantized");
-  const added = isGiven(bias) ? HostArray.from(asIntegers(bias)) : null;
-  const out = outDtype === undefined ? null : call.element(elementType(outDtype));
+  const added = ifGiven(bias, (x) => HostArray.from(asIntegers(x)));
   const scales = [scaleA, zeroA, scaleB, zeroB, scaleC ?? null, zeroC ?? null];
-  return core.quantized_product(call, call.data(a), call.data(b), scales, added, out);
+  return core.quantized_product(call, call.data(a), call.data(b), scales, added, call.element(outDtype));
 }
 
 // Weights of 8 or 4 bits, with a scale and a zero point per block
@@ -108,8 +107,7 @@ export async function qmatmulWeights(call, x, weights, { activation, outDtype })
   const core = await call.device.bundle.op("weights");
   const { name, numbers, operands } = await activationOf(call, activation);
   const terms = make(core.Applied, [], { activation: name, values: numbers });
-  const out = outDtype === undefined ? null : call.element(elementType(outDtype));
-  return core.weighted_product(call, call.data(x), weights, terms, operands, out);
+  return core.weighted_product(call, call.data(x), weights, terms, operands, call.element(outDtype));
 }
 
 /** @type {(w: HostArray, bits: 4 | 8, block: 32 | 128) => BlockWeights} */

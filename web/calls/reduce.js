@@ -1,9 +1,8 @@
 /** The calls for reductions, softmax, normalisations and elementwise functions, as in webmm/calls. */
 
-import { elementType } from "../host.js";
 import { provide } from "../python.js";
 import { sumOverK } from "./gemm.js";
-import { flag, isGiven, number } from "./options.js";
+import { flag, ifGiven, number } from "./options.js";
 
 /** @import { Data } from "./operands.js" */
 /** @import { Call } from "../engine/plans.js" */
@@ -21,9 +20,8 @@ provide("webmm.calls.reduce.combine", async (/** @type {[any, any, any, number, 
 export async function reduce(call, x, op, { axis = null, keepdims, outDtype, y }) {
   const { core } = call;
   const operation = core.OPERATIONS.get(op) ?? (await (await import("../reduction.js")).declared(call, op));
-  const given = (isGiven(y) ? [x, y] : [x]).map((each) => call.data(each));
-  const asked = outDtype === undefined ? null : call.element(elementType(outDtype));
-  return core.reduced(call, given, operation, axis, flag("keepdims", keepdims), asked);
+  const given = [call.data(x), ifGiven(y, (other) => call.data(other))].filter((each) => each !== null);
+  return core.reduced(call, given, operation, axis, flag("keepdims", keepdims), call.element(outDtype));
 }
 
 /** `Device.softmax()`, `layerNorm()` and `rmsNorm()`. @param {Call} call @param {"softmax" | "layer_norm" | "rms_norm"} name @param {any} x @param {any} options */
@@ -34,7 +32,4 @@ export function normalise(call, name, x, { axis = -1, weight = null, bias = null
 
 /** `Device.gelu()`. @param {Call} call @param {any} given @param {any} options */
 export const gelu = async (call, given, options) =>
-  mapped(call, call.data(given), flag("approximate", options.approximate) ? "gelu_tanh" : "gelu");
-
-/** @param {Call} call @param {Data} x @param {string} name of an activation @returns {Promise<Data>} it of each element */
-export const mapped = (call, x, name) => call.core.mapped(call, x, name);
+  call.core.mapped(call, call.data(given), flag("approximate", options.approximate) ? "gelu_tanh" : "gelu");

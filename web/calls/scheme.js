@@ -58,9 +58,8 @@ function multipliers({ scale_a, scale_b, scale_c, by_row, by_column }, { name })
   const factor = name === "float32" ? bitsOf : fixed;
   if (by_row && by_column) return [a.map(factor), b.map((y) => factor(y / by)), [0, 0]];
   const whole = (/** @type {number} */ x) => (name === "float32" ? bitsOf(x) : clamped(fixed(x / by)));
-  if (by_row) return [a.map((x) => whole(x * b[0])), null, [0, 0]];
-  if (by_column) return [null, b.map((y) => whole(a[0] * y)), [0, 0]];
-  return [null, null, whole(a[0] * b[0])];
+  const each = a.flatMap((x) => b.map((y) => whole(x * y)));
+  return [by_row ? each : null, by_column ? each : null, by_row || by_column ? [0, 0] : each[0]];
 }
 
 /** @param {number} length @param {HostArray} zero @param {FixedPoint[] | null} multiplier @param {HostArray | null} bias @returns {HostArray} [length, 4] int32: zero point, multiplier (two), bias of each row or column */

@@ -1,10 +1,10 @@
 /** Arrays on either side, for the steps of calls that are translated: the versions of webmm/calls/sides.py. */
 
 import { DeviceArray, isResident } from "../engine/array.js";
-import { HostArray, sizeOf, zeros } from "../host.js";
+import { ELEMENTS, HostArray, sizeOf, zeros } from "../host.js";
 import { provide } from "../python.js";
 import { laidOut, reshaped, viewOf } from "./operands.js";
-import { bindingOf, inPieces, inPlacedPieces } from "./pieces.js";
+import "./pieces.js";
 
 /** @import { Data } from "./operands.js" */
 /** @import { Call } from "../engine/plans.js" */
@@ -18,6 +18,19 @@ async function arranged(call, x, find) {
 
 /** @param {Call} call @param {Data} x @returns {Promise<Data>} the array if it is dense, else a copy in host memory */
 const dense = async (call, x) => (x.contiguous ? x : call.read(/** @type {DeviceArray} */ (x)));
+
+/** @param {Call} call @param {Data} target dense @param {Data} data whose elements are converted and written there */
+async function assign(call, target, data) {
+  if (target instanceof HostArray) return target.data.set(/** @type {HostArray} */ (data).as(target.dtype).data);
+  call.complete = false;
+  if (data instanceof HostArray) return call.device.write(target, data);
+  const { itemsize } = ELEMENTS[target.dtype];
+  const [from, to, nbytes] = [data.offset, target.offset, data.size].map((count) => count * itemsize);
+  const direct = data.contiguous && data.dtype === target.dtype && [from, to, nbytes].every((each) => each % 4 === 0);
+  if (!direct) return call.device.write(target, await data.read());
+  const [source, into] = [data.buffer, target.buffer];
+  call.device.submissions.commands((encoder) => encoder.copyBufferToBuffer(source, from, into, to, nbytes));
+}
 
 const SIDES = {
   is_resident: isResident,
@@ -40,16 +53,12 @@ const SIDES = {
   /** @param {Call} call @param {Data} x @param {number} axis */
   as_ikj: (call, x, axis) => arranged(call, x, (x) => call.core.ikj(x, axis)),
   arranged,
-  /** @param {Call} call @param {Data} target @param {HostArray} data */
-  assign: (call, target, data) => {
-    if (target instanceof HostArray) return target.data.set(data.as(target.dtype).data);
-    call.complete = false;
-    call.device.write(target, data);
-  },
+  assign,
   /** @param {Call} call @param {Data} x @param {...Data} operands */
   beside: async (call, x, ...operands) =>
     x instanceof HostArray && isResident(...operands) ? call.device.array(x) : x,
-  binding_of: bindingOf,
+  /** @param {Call} call */
+  binding_of: ({ core, device }) => core.dispatch_limits(device.choices.described).binding,
   /** @param {Call} call @param {Data} x @param {any} dtype */
   converted: async (call, x, dtype) => (x instanceof HostArray ? x.as(dtype.name) : call.array(x, dtype)),
   dense,
@@ -80,10 +89,14 @@ const SIDES = {
     if (x.ndim === 2) return x;
     return reshaped(await dense(call, x), [x.columns ? x.size / x.columns : 0, x.columns]);
   },
-  in_pieces: inPieces,
-  in_placed_pieces: inPlacedPieces,
+  /** @param {Call} call @param {(...arrays: DeviceArray[]) => any} compute @param {any[]} more */
+  in_pieces: (call, compute, ...more) =>
+    call.core.in_placed_pieces(call, (/** @type {any[]} */ ...[, ...arrays]) => compute(...arrays), ...more),
+  /** @param {Call} call @param {any[]} given */
+  in_placed_pieces: (call, ...given) => call.core.in_placed_pieces(call, ...given),
   /** @param {Call} call @param {Kernel} kernel @param {Problem} problem @param {...DeviceArray} arrays */
   run_kernel: (call, kernel, problem, ...arrays) => call.queue(problem, arrays, kernel),
 };
 
 for (const [name, f] of Object.entries(SIDES)) provide(`webmm.calls.sides.${name}`, f);
+provide("webmm.calls.product.fill", assign);

@@ -89,14 +89,9 @@ export class Call {
     return this.#sums;
   }
 
-  /** @param {string | undefined} name @param {ElementType} otherwise @returns {ElementType} */
-  dtype(name, otherwise) {
-    return name === undefined ? otherwise : elementType(name);
-  }
-
-  /** @param {ElementType} dtype @returns {any} the translated `DType` */
+  /** @param {string | undefined} dtype an option @returns {any} the translated `DType`, or null if it was not given */
   element(dtype) {
-    return this.core.DTYPES.get(dtype);
+    return dtype === undefined ? null : this.core.DTYPES.get(elementType(dtype));
   }
 
   /** Queue a problem, with the call's kernel or the chosen one. @param {Problem} problem @param {...DeviceArray} arrays */
@@ -111,16 +106,6 @@ export class Call {
     const numbers = arrays.map((array) => this.storages.indexOf(array.storage));
     if (numbers.includes(-1)) this.complete = false; // a buffer that is neither an operand's nor allocated by the call
     this.steps.push({ token: this.device.launches.token(kernel, problem), kernel, problem, numbers });
-  }
-
-  /** Copy a dense array to another one of the same dtype and size. @param {DeviceArray} from @param {DeviceArray} to */
-  copy(from, to) {
-    this.complete = false;
-    const { buffer, nbytes } = from;
-    const [source, target] = [from, to].map(({ offset, dtype }) => offset * ELEMENTS[dtype].itemsize);
-    this.device.submissions.commands((encoder) =>
-      encoder.copyBufferToBuffer(buffer, source, to.buffer, target, nbytes),
-    );
   }
 
   close() {

@@ -21,23 +21,20 @@ from webmm.wgsl.render import environment, shader_folder
 EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.arguments.buffers": ("check_buffers",),
     "webmm.arguments.pieces": ("in_place",),
-    "webmm.arguments.products": (*("bias_kind", "check_in_place", "check_operands", "matrix_operand", "shape_with"),),
+    "webmm.arguments.products": ("check_in_place", "matrix_operand"),
     "webmm.arguments.rows": ("ikj",),
     "webmm.arguments.views": ("broadcast", "matrices_transposed", "reshaped", "sliced", "transposed"),
     "webmm.calls.elementwise": ("mapped",),
-    "webmm.calls.executor": ("labelled",),
     "webmm.calls.normalise": ("normalised",),
-    "webmm.calls.pieces": ("goes_through_host", "planned_pieces"),
-    "webmm.calls.product": ("in_matrices", "multiplied"),
+    "webmm.calls.product": ("multiplied",),
     "webmm.calls.reduce": ("reduced",),
     "webmm.choose": ("candidates",),
     "webmm.choose.gemm": ("attainable",),
-    "webmm.choose.limits": ("dispatch_limits", "largest_buffer", "moving_limits"),
+    "webmm.choose.limits": ("dispatch_limits", "moving_limits"),
     "webmm.choose.tables": ("model_of",),
     "webmm.choose.tuned": ("refusal",),
     "webmm.cut.arrays": ("Extents", "array_pieces"),
     "webmm.cut.pieces": ("Limits",),
-    "webmm.cut.streams": ("BATCH",),
     "webmm.engine.timing": (*("MIN_SAMPLES", "Timing", "WARM_UP", "duration", "time_launch"),),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
     "webmm.wgsl.epilogues": ("ACTIVATIONS", "Applied", "BIASES", "Terms"),
@@ -52,8 +49,9 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     ),
     "webmm.page.documents": ("records_of",),
     "webmm.page.labels": ("size_of", "speed_of", "too_slow", "unit_of"),
+    "webmm.page.pieces": ("in_placed_pieces",),
+    "webmm.page.products": ("matrix_product",),
     "webmm.page.stages": ("configurations", "offered"),
-    "webmm.wgsl.library": ("files_of",),
     "webmm.wgsl.params": ("layout",),
     "webmm.problems.base": ("Extent", "check_floats"),
     "webmm.problems.elementwise": ("Elementwise",),
@@ -81,7 +79,7 @@ DESCRIBED = {
     *("candidates", "capabilities", "driver", "engine", "fallbacks", "field", "fortran", "info", "kind", "name"),
     *("capacity", "device", "dtype", "element", "get_template", "mT", "naga", "ndim", "offset", "records"),
     *("render", "shape", "size", "strides"),
-    *("array", "data", "devices", "empty", "result", "run", "sum"),  # of calls
+    *("array", "data", "devices", "empty", "free", "result", "run", "sum"),  # of calls, and of arrays
 }
 UNUSED = ("webmm.kernels.base.Kernel.space",)  # methods that nothing on the page calls
 
@@ -118,7 +116,7 @@ LATE: dict[str, tuple[Name, ...]] = {
     "cut.js": tuple(Name("webmm.cut.files", name) for name in ("file_pieces", "result_shape", "side_of")),
     "export.js": (Name("webmm.wgsl.export", "stage"),),
     "compiler.js": (
-        *(Name("webmm.wgsl.compiler", name) for name in ("Compiled", "kind_of", "shown")),
+        *(Name("webmm.wgsl.compiler", name) for name in ("Compiled", "shown")),
         *(Name("webmm.wgsl.grammar", name) for name in ("numbers_of", "tree_of")),
         *(Name("webmm.wgsl.links", name) for name in ("check_count", "link_of")),
         *(Name("webmm.wgsl.terms", name) for name in ("EXPORTED", "FAR", "OURS", "SAMPLES", "Declaration")),

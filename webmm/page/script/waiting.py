@@ -1,6 +1,7 @@
 """Functions that wait: in JavaScript they are `async`, and translated code awaits them.
 
-A function waits if it calls one of AWAITED, a method of a `call` in METHODS, or a function that waits.
+A function waits if it calls one of AWAITED, a method of a `call` in METHODS, a parameter of PARAMETERS, or a function
+that waits.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from collections.abc import Iterator
 from webmm.page.script.names import HostError, Name, definitions, resolve
 
 SIDES = (
-    *("arranged", "as_ikj", "beside", "converted", "dense", "forward", "from_start", "in_pieces", "in_placed_pieces"),
-    *("on_host", "readable", "rows_of", "run_kernel"),
+    *("arranged", "as_ikj", "assign", "beside", "converted", "dense", "forward", "from_start", "in_pieces"),
+    *("in_placed_pieces", "on_host", "readable", "rows_of", "run_kernel"),
 )
 # Functions that JavaScript has of its own, and that return a promise there.
 AWAITED = (
     *("webmm.calls.doubles.add_up", "webmm.calls.product.fill", "webmm.calls.reduce.combine"),
+    "webmm.page.pieces.store",
     *(f"webmm.calls.sides.{name}" for name in SIDES),
     *(f"webmm.engine.timing.{name}" for name in ("rested", "timestamps", "wall")),
 )
 METHODS = ("array", "empty", "read", "result", "run", "sum")  # of an object that is named `call`
+PARAMETERS = ("compute",)  # functions that are passed to others, which call them
 
 
 @functools.cache
@@ -38,7 +41,7 @@ def waits(name: Name) -> bool:
             continue
         seen.add(one)
         called = list(_called(node))
-        if any(map(is_awaited_method, called)):
+        if any(map(is_awaited, called)):
             return True
         waiting += _definitions(one.module, called, node)
     return False
@@ -47,11 +50,13 @@ def waits(name: Name) -> bool:
 def node_waits(module: str, node: ast.AST) -> bool:
     """Tell whether a function within a function of `module`, or an expression there, waits."""
     called = list(_called(node))
-    return any(map(is_awaited_method, called)) or any(map(waits, _definitions(module, called, node)))
+    return any(map(is_awaited, called)) or any(map(waits, _definitions(module, called, node)))
 
 
-def is_awaited_method(node: ast.Call) -> bool:
-    """Tell whether a call is one of a method that waits."""
+def is_awaited(node: ast.Call) -> bool:
+    """Tell whether a call is one of a method or a parameter that waits."""
+    if isinstance(node.func, ast.Name):
+        return node.func.id in PARAMETERS
     owner = node.func.value if isinstance(node.func, ast.Attribute) else None
     return isinstance(owner, ast.Name) and owner.id == "call" and node.func.attr in METHODS  # type: ignore[attr-defined]
 
