@@ -4,7 +4,7 @@ import { keyed } from "./epilogue.js";
 import { ProblemError } from "./errors.js";
 import { apply, numbersOf } from "./expressions.js";
 import { HostArray } from "./host.js";
-import { Dict, dataclasses, make } from "./python.js";
+import { Dict, make } from "./python.js";
 import { add, module } from "./templates.js";
 
 /** @import { Call } from "./engine/plans.js" */
@@ -30,65 +30,42 @@ export class Reduction {
     const several = typeof map === "object";
     if ([combine, identity].some((each) => (typeof each === "object") !== several))
       throw new ProblemError("map, combine and identity must all be single, or objects with the same keys");
-    /** @type {any[]} */
-    this.texts = [...[map, combine, identity].map((each) => Object.entries(several ? each : { v: each })), finish];
-    if (this.texts[2].some((/** @type {[string, any]} */ [, x]) => typeof x !== "number"))
+    const texts = [map, combine, identity].map((each) => Object.entries(several ? each : { v: each }));
+    if (texts[2].some(([, x]) => typeof x !== "number"))
       throw new ProblemError(`identity must be numbers, not ${JSON.stringify(identity)}`);
+    /** The fields of a translated `Declaration`. */
+    this.texts = [...texts.map((each) => new Dict(each)), finish];
     /** What plans depend on. */
-    this.kind = JSON.stringify(this.texts, (_, x) => (typeof x === "number" ? `=${x}` : x));
-  }
-
-  /** @param {any} compiler @returns {Python} a translated `Declaration`; throws ProblemError if the texts do not fit each other */
-  declaration(compiler) {
-    const found = make(compiler.Declaration, [...this.texts.slice(0, 3).map((each) => new Dict(each)), this.texts[3]]);
-    found.check();
-    return found;
+    this.kind = JSON.stringify([texts, finish], (_, x) => (typeof x === "number" ? `=${x}` : x));
   }
 }
 
-/** @type {WeakMap<Python, Set<string>>} the files of the functions of declared operations */
-const functions = new WeakMap();
-
-/** @param {any} core @param {any} compiler translated modules @param {string} name that problems and templates know @param {Python} texts a translated `Declaration` @returns {Python} the translated `Operation` of a declaration, made once */
-function operationOf(core, compiler, name, texts) {
-  if (core.DECLARED.has(name)) return core.DECLARED.get(name);
-  const [floats, integers, refused] = compiler.terms_of_kinds(texts, compiler.tree_of, numbersOf(compiler));
-  const [near, far] = [compiler.SAMPLES, compiler.FAR].map((each) => (floats ? each : each.map(Math.trunc)));
-  compiler.check_combine(texts, floats ?? integers, near, far, apply);
-  /** @type {string[]} */
-  const names = texts.names;
-  const termsOf = (/** @type {boolean} */ whole) => (whole ? integers : floats);
-  const none = (/** @type {boolean} */ whole) => Number(termsOf(whole).finished(termsOf(whole).none, 0, apply));
-  const unfinished = (/** @type {string} */ value) => dataclasses.replace(texts, { finish: value });
-  const states = () => names.map((value) => operationOf(core, compiler, `own_${name}_${value}`, unfinished(value)));
-  /** @param {number[][]} parts a list for each value of the state @param {number} length @param {boolean} whole */
-  const joined = (parts, length, whole) => {
-    const terms = termsOf(whole);
-    const state = (/** @type {number} */ n) => new Dict(names.map((value, i) => [value, parts[i][n]]));
-    const all = parts[0].reduce((sum, _, n) => terms.combined(sum, state(n), apply), terms.none);
-    return terms.finished(all, length, apply);
-  };
-  add(`reduce/operations/${name}.wgsl`, (scope) => {
-    scope.state = termsOf(module("common/reduce/elements.wgsl", scope).integers).wgsl;
-    const common = module("common/reduce/declared.wgsl", scope);
-    for (const each of compiler.EXPORTED) scope[each] = common[each];
-    return "";
-  });
-  const operation = compiler.operation(name, floats, integers, refused, null, none, states, joined);
-  functions.set(operation, new Set([floats, integers].flatMap((terms) => [...(terms?.wgsl.get("functions") ?? [])])));
-  core.DECLARED.set(name, operation);
-  return operation;
-}
+/** @type {Map<string, string[]>} the files of the functions of declared operations */
+const functions = new Map();
 
 /** @param {Call} call @param {unknown} op @returns {Promise<Python>} the translated `Operation`; throws ProblemError for an unknown name, and for a declaration that is none */
 export async function declared({ core, device }, op) {
   const [compiler] = await Promise.all([device.bundle.module("compiler.js"), device.bundle.module(TEMPLATE)]);
-  for (const [name, texts] of compiler.OURS) operationOf(core, compiler, name, texts);
+  const made = (/** @type {string} */ name, /** @type {Python} */ floats, /** @type {Python} */ integers) => {
+    functions.set(
+      name,
+      [floats, integers].flatMap((terms) => terms?.wgsl.get("functions") ?? []),
+    );
+    add(`reduce/operations/${name}.wgsl`, (scope) => {
+      scope.state = (module("common/reduce/elements.wgsl", scope).integers ? integers : floats).wgsl;
+      const common = module("common/reduce/declared.wgsl", scope);
+      for (const each of compiler.EXPORTED) scope[each] = common[each];
+      return "";
+    });
+  };
+  const operationOf = (/** @type {string} */ name, /** @type {Python} */ texts) =>
+    compiler.declared(name, texts, numbersOf(compiler), apply, made);
+  for (const [name, texts] of compiler.OURS) operationOf(name, texts);
   const found =
     op instanceof Reduction
-      ? operationOf(core, compiler, `own_${keyed(op.kind)}`, op.declaration(compiler))
+      ? operationOf(`own_${keyed(op.kind)}`, make(compiler.Declaration, op.texts))
       : core.operation_of(op);
-  const names = functions.get(found) ?? [];
+  const names = new Set(functions.get(found.name));
   await Promise.all([...names].map((name) => device.bundle.module(`templates/elementwise/${name}.js`)));
   return found;
 }
