@@ -58,7 +58,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.problems.gemm": ("PRECISIONS", "Gemm", "gemm"),
     "webmm.problems.normalise": ("NORMALISATIONS", "Normalisation"),
     "webmm.problems.product": ("Operand",),
-    "webmm.problems.reduce": ("OPERATIONS", "Reduction", "Span", "operation_of", "reduction"),
+    "webmm.problems.reduce": ("DECLARED", "OPERATIONS", "Reduction", "Span", "operation_of", "reduction"),
     "webmm.measure.records": ("Record",),
     "webmm.measure.verify": ("Wrong", "excess"),
     "webmm.measure.roofline": ("BINDINGS", "COPY_WORKGROUP", "copy_bytes", "fma_variants"),
