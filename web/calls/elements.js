@@ -23,9 +23,8 @@ export async function map(call, given, f) {
   const { name } = await activationOf(call, f);
   if (!(f instanceof Epilogue)) return call.core.mapped(call, x, name);
   const core = await expressions(call.device);
-  const functions = [];
-  for (const each of f.links) functions.push(await each.applied(call));
-  return core.in_turn(call, x, functions);
+  const functions = f.links.map((each) => each.applied(call));
+  return core.in_turn(call, x, await Promise.all(functions));
 }
 
 /** `Device.rotary()`. @param {Call} call @param {any} x @param {any} cos @param {any} sin @param {any} options */

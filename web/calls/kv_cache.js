@@ -16,7 +16,7 @@ import { checkOptions } from "./options.js";
  * @typedef {{layers: number, batch: number, heads: number, capacity: number, width: number, valueWidth?: number, dtype?: "float32" | "float16"}} CacheSizes
  */
 
-const SIZES = /** @type {const} */ (["layers", "batch", "heads", "capacity", "width"]);
+const SIZES = /** @type {const} */ (["layers", "batch", "heads", "capacity", "width", "valueWidth"]);
 
 /**
  * The keys and values of each layer of a model, for up to `capacity` tokens; `append()` adds those of new tokens.
@@ -49,11 +49,10 @@ export class KVCache {
   static async open(device, sizes) {
     if (!(device instanceof Engine))
       throw new ProblemError(`KVCache.open() takes a Device first, not ${typeof device}`);
-    checkOptions("KVCache.open", sizes, [...SIZES, "valueWidth", "dtype"]);
+    checkOptions("KVCache.open", sizes, [...SIZES, "dtype"]);
     const core = await expressions(device);
-    for (const name of SIZES) core.check_whole(name, sizes[name] ?? null, 1);
     const { layers, batch, heads, capacity, width, valueWidth = width, dtype = "float32" } = sizes;
-    core.check_whole("valueWidth", valueWidth, 1);
+    for (const name of SIZES) core.check_whole(name, { ...sizes, valueWidth }[name] ?? null, 1);
     device.core.check_floats("KVCache()", device.core.dtype_of(dtype));
     /** @type {DeviceArray[]} */
     const made = [];
@@ -106,11 +105,8 @@ export class KVCache {
     const tokens = this.#core.new_tokens(...given, this.#keys[layer].shape, this.#values[layer].shape);
     this.#core.check_room(layer, start, tokens, this.capacity);
     const into = [this.#keys, this.#values].map((of) => this.#range(of, layer, start, start + tokens));
-    const body = async (/** @type {Call} */ call, /** @type {Data[]} */ ...[k, v, keys, values]) => {
-      await this.#core.copy_into(call, call.data(k), keys);
-      await this.#core.copy_into(call, call.data(v), values);
-      return values;
-    };
+    const body = (/** @type {Call} */ call, /** @type {Data[]} */ ...[k, v, keys, values]) =>
+      this.#core.written(call, call.data(k), call.data(v), keys, values);
     await this.device.plans.call("KVCache.append", [], [...given, ...into], {}, body);
     this.#lengths[layer] = start + tokens;
     return [this.keys(layer), this.values(layer)];

@@ -41,17 +41,6 @@ const SIDES = {
   laid_out: laidOut,
   /** @param {Call} call @param {Data} x @param {number[]} shape */
   spread: (call, x, shape) => laidOut(x, call.core.broadcast(x, shape)),
-  /** @param {Data} x @param {number} ndim @param {boolean} rows @param {boolean} columns */
-  as_matrices(x, ndim, rows, columns) {
-    const [shape, strides] = [x.shape, x.strides].map((each, i) => {
-      const none = 1 - i; // a length of 1, a stride of 0
-      const all = [...Array(ndim - x.ndim).fill(none), ...each, ...(columns ? [none] : [])];
-      return rows ? all.toSpliced(-1, 0, none) : all;
-    });
-    return viewOf(x, shape, strides);
-  },
-  /** @param {Call} call @param {Data} x @param {number} axis */
-  as_ikj: (call, x, axis) => arranged(call, x, (x) => call.core.ikj(x, axis)),
   arranged,
   assign,
   /** @param {Call} call @param {Data} x @param {...Data} operands */
@@ -71,6 +60,8 @@ const SIDES = {
     call.array(x.strides.some((stride) => stride < 0) ? await call.read(/** @type {DeviceArray} */ (x)) : x),
   /** @param {Call} call @param {Data} x */
   from_start: (call, x) => (x.offset ? call.read(/** @type {DeviceArray} */ (x)) : dense(call, x)),
+  /** @param {Call} call @param {Data} x @param {number[]} shape */
+  in_shape: async (call, x, shape) => reshaped(await dense(call, x), shape),
   kept: (/** @type {Call} */ _, /** @type {Data} */ x) => x,
   /** @param {Data} a @param {Data} b */
   no_terms: (a, b) => [zeros(a.shape.with(-1, 1), a.dtype), zeros(b.shape.with(-2, 1), b.dtype)],
@@ -82,13 +73,6 @@ const SIDES = {
   part_at: (call, x, index) => laidOut(x, call.core.sliced(x, index)),
   /** @param {Call} call @param {Data} x @param {number[]} axes */
   permuted: (call, x, axes) => laidOut(x, call.core.transposed(x, axes)),
-  /** @param {Call} call @param {Data} x */
-  readable: async (call, x) => (x instanceof DeviceArray && call.core.matrix_operand(x) === null ? call.read(x) : x),
-  /** @param {Call} call @param {Data} x */
-  async rows_of(call, x) {
-    if (x.ndim === 2) return x;
-    return reshaped(await dense(call, x), [x.columns ? x.size / x.columns : 0, x.columns]);
-  },
   /** @param {Call} call @param {(...arrays: DeviceArray[]) => any} compute @param {any[]} more */
   in_pieces: (call, compute, ...more) =>
     call.core.in_placed_pieces(call, (/** @type {any[]} */ ...[, ...arrays]) => compute(...arrays), ...more),

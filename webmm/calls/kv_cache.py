@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import DTypeLike
 
 from webmm.arguments.caches import check_layer, check_places, check_room, check_whole, new_tokens
+from webmm.calls.executor import Data
 from webmm.calls.expression import copy_into
 from webmm.calls.joined import put
 from webmm.calls.operands import Operandish, Temporaries, opened
@@ -173,9 +174,7 @@ def _write(k: Array, v: Array, keys: Array, values: Array) -> Array:
     This is planned, so that only the first layer of a length prepares anything but bindings.
     """
     with Temporaries(keys.device) as call:
-        copy_into(call, k, keys)
-        copy_into(call, v, values)
-    return values
+        return written(call, k, v, keys, values)
 
 
 @planned
@@ -195,3 +194,13 @@ def _whole(name: str, value: Any, least: int) -> int:
         found = value
     check_whole(name, found, least)
     return int(found)
+
+
+# The steps, in both languages
+
+
+def written(call: Temporaries, k: Data, v: Data, keys: Array, values: Array) -> Array:
+    """Write new keys and values to their places, views of the same shapes, and return those of the values."""
+    copy_into(call, k, keys)
+    copy_into(call, v, values)
+    return values

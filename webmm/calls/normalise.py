@@ -11,7 +11,8 @@ from webmm.calls.devices import Devices
 from webmm.calls.executor import Data, labelled
 from webmm.calls.operands import Operandish, Temporaries, number, opened, returned
 from webmm.calls.planned import planned
-from webmm.calls.sides import as_ikj, from_start, in_pieces, reshaped
+from webmm.calls.sides import from_start, in_pieces, reshaped
+from webmm.calls.views import as_ikj
 from webmm.dtypes import DType
 from webmm.engine.device import Array, Device
 from webmm.problems.normalise import check_normalised

@@ -16,8 +16,9 @@ from webmm.arguments.products import bias_kind, check_stored_once, result_shape,
 from webmm.calls.executor import Data, Progress, shrinking
 from webmm.calls.operands import Run, Temporaries, operands_of
 from webmm.calls.planned import planned
-from webmm.calls.sides import as_matrices, dense, described, forward, no_terms, readable, spread
+from webmm.calls.sides import dense, described, forward, no_terms, spread
 from webmm.calls.streamed import OVERLAP, StreamedProduct
+from webmm.calls.views import as_matrices, readable
 from webmm.choose.dispatches import product_dispatches
 from webmm.config import Precision, Tune
 from webmm.dtypes import DType, dtype_of

@@ -20,7 +20,8 @@ from webmm.calls.devices import Devices
 from webmm.calls.executor import Data
 from webmm.calls.operands import Operandish, Temporaries, opened, returned
 from webmm.calls.planned import planned
-from webmm.calls.sides import beside, in_pieces, is_resident, kept, labelled, no_terms, part_at, readable, rows_of
+from webmm.calls.sides import beside, in_pieces, is_resident, kept, labelled, no_terms, part_at
+from webmm.calls.views import readable, rows_of
 from webmm.cut.streams import BATCH
 from webmm.dtypes import DType, dtype_of
 from webmm.engine.device import Array, Device

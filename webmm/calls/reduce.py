@@ -11,7 +11,6 @@ from numpy.typing import DTypeLike
 from webmm.arguments.arrays import broadcast_shape, element_of
 from webmm.arguments.rows import Axes, axes_of, k_at_once, of_nothing, reduced_dtype, reduced_shape, reduction_of
 from webmm.arguments.views import broadcast
-from webmm.calls.axes import each_as_ikj
 from webmm.calls.devices import Devices
 from webmm.calls.doubles import add_up
 from webmm.calls.executor import Data
@@ -29,6 +28,7 @@ from webmm.calls.sides import (
     reshaped,
     spread,
 )
+from webmm.calls.views import each_as_ikj
 from webmm.choose.limits import most_at_once
 from webmm.dtypes import BOOL, F32, I32, MATRIX_DTYPES, DType, dtype_of
 from webmm.engine.device import Array, Device

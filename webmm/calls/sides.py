@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 
 from webmm.arguments.arrays import Layout, Shape
-from webmm.arguments.products import matrix_operand
-from webmm.arguments.rows import ikj, ikj_shape
-from webmm.calls import pieces
+from webmm.calls import operands, pieces
 from webmm.calls.executor import Data, Labelled
 from webmm.calls.executor import labelled as labelled  # the same in both languages
-from webmm.calls.operands import Temporaries, in_shape
+from webmm.calls.operands import Temporaries
 from webmm.choose.limits import dispatch_limits
 from webmm.dtypes import DType
 from webmm.engine.device import Array, Device
@@ -56,18 +54,6 @@ def spread(call: Temporaries, x: Data, shape: Shape) -> Data:
     return x.broadcast_to(shape) if isinstance(x, Array) else np.broadcast_to(x, shape)
 
 
-def as_matrices(x: Data, ndim: int, rows: bool, columns: bool) -> Data:
-    """Return a view of an array with the axes of a product of matrices, with length 1 where it broadcasts.
-
-    `ndim` is that of the operand, or of the result, that it is or is added to, without the axes that vectors drop:
-    `rows` or `columns` says that it gets these.
-    """
-    if ndim > x.ndim:
-        x = x[(None,) * (ndim - x.ndim) + (...,)]
-    x = x[..., None] if columns else x
-    return x[..., None, :] if rows else x
-
-
 def binding_of(call: Temporaries, x: Array) -> int:
     """Return the most bytes that a dispatch can bind of a buffer, on the device of an array."""
     del call
@@ -80,12 +66,7 @@ def arranged(call: Temporaries, x: Data, find: Callable[[Array], Layout | None],
     if not isinstance(x, Array):
         return x.reshape(shape)
     layout = find(x)
-    return in_shape(x, shape) if layout is None else laid_out(x, layout)
-
-
-def as_ikj(call: Temporaries, x: Data, axis: int) -> Data:
-    """Return `x` as x[i, k, j] with k along `axis`: a view if its strides allow it, else of a copy."""
-    return arranged(call, x, lambda x: ikj(x, axis), ikj_shape(x, axis))
+    return operands.in_shape(x, shape) if layout is None else laid_out(x, layout)
 
 
 def assign(call: Temporaries, target: Data, data: Data) -> None:
@@ -136,6 +117,12 @@ def from_start(call: Temporaries, x: Data) -> Data:
     return x.reshape(x.shape, copy=True) if isinstance(x, Array) and (x.offset or not x.contiguous) else x
 
 
+def in_shape(call: Temporaries, x: Data, shape: Shape) -> Data:
+    """Return `x` in another shape: a view if its strides allow it, else of a copy."""
+    del call
+    return operands.in_shape(x, shape)
+
+
 def kept(call: Temporaries, x: Data, *operands: Data) -> Data:
     """Return an array in host memory, or, if it is small and an operand on the device, a copy there, kept for calls."""
     constant = is_resident(*operands) and x.nbytes <= CONSTANT
@@ -178,18 +165,6 @@ def part_at(call: Temporaries, x: Data, index: tuple[int, ...]) -> Data:
     """Return the view of an array at an index of its first axes."""
     del call
     return x[index]
-
-
-def readable(call: Temporaries, x: Data) -> Data:
-    """Return `x`, or a copy in host memory if no kernel can read the strides of its matrices."""
-    del call
-    return x.numpy() if isinstance(x, Array) and matrix_operand(x) is None else x
-
-
-def rows_of(call: Temporaries, x: Data) -> Data:
-    """Return `x` as a matrix whose columns are its last axis: a view if its strides allow it, else of a copy."""
-    del call
-    return x if x.ndim == 2 else in_shape(x, (x.size // x.shape[-1] if x.shape[-1] else 0, x.shape[-1]))
 
 
 def in_pieces(

@@ -19,7 +19,8 @@ from webmm.calls.elementwise import activation_on
 from webmm.calls.executor import Data
 from webmm.calls.operands import Operandish, Temporaries, opened, operands_of, returned
 from webmm.calls.planned import planned
-from webmm.calls.sides import in_pieces, labelled, laid_out, no_terms, readable, rows_of, spread
+from webmm.calls.sides import in_pieces, labelled, laid_out, no_terms, spread
+from webmm.calls.views import readable, rows_of
 from webmm.dtypes import F32, DType, dtype_of
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError

@@ -20,9 +20,7 @@ from webmm.wgsl.render import environment, shader_folder
 
 EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.arguments.buffers": ("check_buffers",),
-    "webmm.arguments.pieces": ("in_place",),
-    "webmm.arguments.products": ("check_in_place", "matrix_operand"),
-    "webmm.arguments.rows": ("ikj",),
+    "webmm.arguments.products": ("check_in_place",),
     "webmm.arguments.views": ("broadcast", "matrices_transposed", "reshaped", "sliced", "transposed"),
     "webmm.calls.elementwise": ("mapped",),
     "webmm.calls.normalise": ("normalised",),
@@ -118,7 +116,7 @@ LATE: dict[str, tuple[Name, ...]] = {
     "elements.js": (  # after the compiler of expressions, with which it is loaded
         *(Name("webmm.arguments.caches", name) for name in ("check_layer", "check_room", "check_whole", "new_tokens")),
         Name("webmm.calls.elementwise", "in_turn"),
-        Name("webmm.calls.expression", "copy_into"),
+        Name("webmm.calls.kv_cache", "written"),
         Name("webmm.calls.rotary", "rotated"),
         Name("webmm.choose.elementwise", "COMPATIBLE"),
         Name("webmm.kernels.elementwise.fused", "Fused"),

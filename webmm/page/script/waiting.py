@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from webmm.page.script.names import HostError, Name, definitions, resolve
 
 SIDES = (
-    *("arranged", "as_ikj", "assign", "beside", "converted", "dense", "forward", "from_start", "in_pieces"),
-    *("in_placed_pieces", "on_host", "readable", "rows_of", "run_kernel"),
+    *("arranged", "assign", "beside", "converted", "dense", "forward", "from_start", "in_pieces", "in_placed_pieces"),
+    *("in_shape", "on_host", "run_kernel"),
 )
 # Functions that JavaScript has of its own, and that return a promise there.
 AWAITED = (
