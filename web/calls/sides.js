@@ -33,14 +33,6 @@ async function assign(call, target, data) {
 }
 
 const SIDES = {
-  is_resident: isResident,
-  reshaped,
-  /** @param {Data} x @param {number} axis @param {number} start @param {number} count */
-  range_of: (x, axis, start, count) =>
-    viewOf(x, x.shape.with(axis, count), x.strides, start * /** @type {number} */ (x.strides.at(axis))),
-  laid_out: laidOut,
-  /** @param {Call} call @param {Data} x @param {number[]} shape */
-  spread: (call, x, shape) => laidOut(x, call.core.broadcast(x, shape)),
   arranged,
   assign,
   /** @param {Call} call @param {Data} x @param {...Data} operands */
@@ -60,9 +52,16 @@ const SIDES = {
     call.array(x.strides.some((stride) => stride < 0) ? await call.read(/** @type {DeviceArray} */ (x)) : x),
   /** @param {Call} call @param {Data} x */
   from_start: (call, x) => (x.offset ? call.read(/** @type {DeviceArray} */ (x)) : dense(call, x)),
+  /** @param {Call} call @param {(...arrays: DeviceArray[]) => any} compute @param {any[]} more */
+  in_pieces: (call, compute, ...more) =>
+    call.core.in_placed_pieces(call, (/** @type {any[]} */ ...[, ...arrays]) => compute(...arrays), ...more),
+  /** @param {Call} call @param {any[]} given */
+  in_placed_pieces: (call, ...given) => call.core.in_placed_pieces(call, ...given),
   /** @param {Call} call @param {Data} x @param {number[]} shape */
   in_shape: async (call, x, shape) => reshaped(await dense(call, x), shape),
+  is_resident: isResident,
   kept: (/** @type {Call} */ _, /** @type {Data} */ x) => x,
+  laid_out: laidOut,
   /** @param {Data} a @param {Data} b */
   no_terms: (a, b) => [zeros(a.shape.with(-1, 1), a.dtype), zeros(b.shape.with(-2, 1), b.dtype)],
   /** @param {Call} call @param {Data} x */
@@ -73,13 +72,14 @@ const SIDES = {
   part_at: (call, x, index) => laidOut(x, call.core.sliced(x, index)),
   /** @param {Call} call @param {Data} x @param {number[]} axes */
   permuted: (call, x, axes) => laidOut(x, call.core.transposed(x, axes)),
-  /** @param {Call} call @param {(...arrays: DeviceArray[]) => any} compute @param {any[]} more */
-  in_pieces: (call, compute, ...more) =>
-    call.core.in_placed_pieces(call, (/** @type {any[]} */ ...[, ...arrays]) => compute(...arrays), ...more),
-  /** @param {Call} call @param {any[]} given */
-  in_placed_pieces: (call, ...given) => call.core.in_placed_pieces(call, ...given),
+  /** @param {Data} x @param {number} axis @param {number} start @param {number} count */
+  range_of: (x, axis, start, count) =>
+    viewOf(x, x.shape.with(axis, count), x.strides, start * /** @type {number} */ (x.strides.at(axis))),
+  reshaped,
   /** @param {Call} call @param {Kernel} kernel @param {Problem} problem @param {...DeviceArray} arrays */
   run_kernel: (call, kernel, problem, ...arrays) => call.queue(problem, arrays, kernel),
+  /** @param {Call} call @param {Data} x @param {number[]} shape */
+  spread: (call, x, shape) => laidOut(x, call.core.broadcast(x, shape)),
 };
 
 for (const [name, f] of Object.entries(SIDES)) provide(`webmm.calls.sides.${name}`, f);

@@ -26,40 +26,6 @@ from webmm.problems.base import Problem
 CONSTANT = 2**17  # arrays of up to this many bytes are kept on the device between calls
 
 
-def is_resident(*operands: Data | None) -> bool:
-    """Return whether any of the operands is on a device."""
-    return any(isinstance(x, Array) for x in operands)
-
-
-def reshaped(x: Data, shape: Shape) -> Data:
-    """Return a contiguous array in another shape."""
-    return x.reshape(shape)
-
-
-def range_of(x: Data, axis: int, start: int, count: int) -> Data:
-    """Return a view of a range of an axis."""
-    key: list[slice] = [slice(None)] * x.ndim
-    key[axis] = slice(start, start + count)
-    return x[tuple(key)]
-
-
-def laid_out(x: Array, layout: Layout) -> Array:
-    """Return the view of an array on a device with this layout."""
-    return Array(x.storage, layout.shape, x.element, layout.strides, layout.offset)
-
-
-def spread(call: Temporaries, x: Data, shape: Shape) -> Data:
-    """Return a view of an array that is repeated along new leading axes and axes of length 1."""
-    del call
-    return x.broadcast_to(shape) if isinstance(x, Array) else np.broadcast_to(x, shape)
-
-
-def binding_of(call: Temporaries, x: Array) -> int:
-    """Return the most bytes that a dispatch can bind of a buffer, on the device of an array."""
-    del call
-    return dispatch_limits(x.device).binding
-
-
 def arranged(call: Temporaries, x: Data, find: Callable[[Array], Layout | None], shape: Shape) -> Data:
     """Return `x` in `shape`: a view with the layout that `find` returns, or if that is None, a copy."""
     del call
@@ -81,6 +47,12 @@ def assign(call: Temporaries, target: Data, data: Data) -> None:
 def beside(call: Temporaries, x: Data, *operands: Data) -> Data:
     """Return `x`, on the device if one of the operands is there."""
     return x if isinstance(x, Array) or not is_resident(*operands) else call.device.array(x)
+
+
+def binding_of(call: Temporaries, x: Array) -> int:
+    """Return the most bytes that a dispatch can bind of a buffer, on the device of an array."""
+    del call
+    return dispatch_limits(x.device).binding
 
 
 def converted(call: Temporaries, x: Data, dtype: DType) -> Data:
@@ -117,56 +89,6 @@ def from_start(call: Temporaries, x: Data) -> Data:
     return x.reshape(x.shape, copy=True) if isinstance(x, Array) and (x.offset or not x.contiguous) else x
 
 
-def in_shape(call: Temporaries, x: Data, shape: Shape) -> Data:
-    """Return `x` in another shape: a view if its strides allow it, else of a copy."""
-    del call
-    return operands.in_shape(x, shape)
-
-
-def kept(call: Temporaries, x: Data, *operands: Data) -> Data:
-    """Return an array in host memory, or, if it is small and an operand on the device, a copy there, kept for calls."""
-    constant = is_resident(*operands) and x.nbytes <= CONSTANT
-    return call.device.constant(x) if constant else x  # type: ignore[arg-type]
-
-
-def no_terms(*operands: Data) -> tuple[Data, ...]:
-    """Return operands of zeros with k = 1, for a and b with k = 0, whose product is the same."""
-    a, b = operands
-    shapes = (*a.shape[:-1], 1), (*b.shape[:-2], 1, b.shape[-1])
-    return tuple(_zeros(x, shape) for x, shape in zip(operands, shapes, strict=True))
-
-
-def _zeros(x: Data, shape: Shape) -> Data:
-    """Return zeros of the dtype of an array, and on its side."""
-    if isinstance(x, Array):
-        return x.device.zeros((1,), x.element).broadcast_to(shape)
-    return np.zeros(shape, x.dtype)
-
-
-def on_host(call: Temporaries, x: Data) -> Data:
-    """Return `x` in host memory."""
-    del call
-    return x.numpy() if isinstance(x, Array) else x
-
-
-def permuted(call: Temporaries, x: Data, axes: Sequence[int]) -> Data:
-    """Return a view with the axes in another order; JavaScript copies arrays in host memory."""
-    del call
-    return x.transpose(*axes)
-
-
-def owned(call: Temporaries, x: Data) -> Data:
-    """Return an intermediate result, which JavaScript frees at the end of the call, and Python with its last use."""
-    del call
-    return x
-
-
-def part_at(call: Temporaries, x: Data, index: tuple[int, ...]) -> Data:
-    """Return the view of an array at an index of its first axes."""
-    del call
-    return x[index]
-
-
 def in_pieces(
     call: Temporaries,
     compute: Callable[..., None],
@@ -195,7 +117,85 @@ def in_placed_pieces(
     pieces.in_placed_pieces(call.devices, compute, operands, result, along, each=each, flops=flops)
 
 
+def in_shape(call: Temporaries, x: Data, shape: Shape) -> Data:
+    """Return `x` in another shape: a view if its strides allow it, else of a copy."""
+    del call
+    return operands.in_shape(x, shape)
+
+
+def is_resident(*operands: Data | None) -> bool:
+    """Return whether any of the operands is on a device."""
+    return any(isinstance(x, Array) for x in operands)
+
+
+def kept(call: Temporaries, x: Data, *operands: Data) -> Data:
+    """Return an array in host memory, or, if it is small and an operand on the device, a copy there, kept for calls."""
+    constant = is_resident(*operands) and x.nbytes <= CONSTANT
+    return call.device.constant(x) if constant else x  # type: ignore[arg-type]
+
+
+def laid_out(x: Array, layout: Layout) -> Array:
+    """Return the view of an array on a device with this layout."""
+    return Array(x.storage, layout.shape, x.element, layout.strides, layout.offset)
+
+
+def no_terms(*operands: Data) -> tuple[Data, ...]:
+    """Return operands of zeros with k = 1, for a and b with k = 0, whose product is the same."""
+    a, b = operands
+    shapes = (*a.shape[:-1], 1), (*b.shape[:-2], 1, b.shape[-1])
+    return tuple(_zeros(x, shape) for x, shape in zip(operands, shapes, strict=True))
+
+
+def _zeros(x: Data, shape: Shape) -> Data:
+    """Return zeros of the dtype of an array, and on its side."""
+    if isinstance(x, Array):
+        return x.device.zeros((1,), x.element).broadcast_to(shape)
+    return np.zeros(shape, x.dtype)
+
+
+def on_host(call: Temporaries, x: Data) -> Data:
+    """Return `x` in host memory."""
+    del call
+    return x.numpy() if isinstance(x, Array) else x
+
+
+def owned(call: Temporaries, x: Data) -> Data:
+    """Return an intermediate result, which JavaScript frees at the end of the call, and Python with its last use."""
+    del call
+    return x
+
+
+def part_at(call: Temporaries, x: Data, index: tuple[int, ...]) -> Data:
+    """Return the view of an array at an index of its first axes."""
+    del call
+    return x[index]
+
+
+def permuted(call: Temporaries, x: Data, axes: Sequence[int]) -> Data:
+    """Return a view with the axes in another order; JavaScript copies arrays in host memory."""
+    del call
+    return x.transpose(*axes)
+
+
+def range_of(x: Data, axis: int, start: int, count: int) -> Data:
+    """Return a view of a range of an axis."""
+    key: list[slice] = [slice(None)] * x.ndim
+    key[axis] = slice(start, start + count)
+    return x[tuple(key)]
+
+
+def reshaped(x: Data, shape: Shape) -> Data:
+    """Return a contiguous array in another shape."""
+    return x.reshape(shape)
+
+
 def run_kernel(call: Temporaries, kernel: Kernel[Any], problem: Problem, *arrays: Array) -> None:
     """Queue a kernel for a problem, on the device of its arrays."""
     del call
     arrays[0].device.run(kernel, problem, *arrays)
+
+
+def spread(call: Temporaries, x: Data, shape: Shape) -> Data:
+    """Return a view of an array that is repeated along new leading axes and axes of length 1."""
+    del call
+    return x.broadcast_to(shape) if isinstance(x, Array) else np.broadcast_to(x, shape)
