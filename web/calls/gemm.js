@@ -3,7 +3,6 @@
 import { DeviceArray, checkSeparate } from "../engine/array.js";
 import { like } from "../engine/transfer.js";
 import { ProblemError } from "../errors.js";
-import { HostArray } from "../host.js";
 import { make, provide } from "../python.js";
 import { laidOut } from "./operands.js";
 import { flag, ifGiven, number, oneOf } from "./options.js";
@@ -57,11 +56,7 @@ export async function gemm(call, a, b, c, options) {
   return c;
 }
 
-/** float64 sums are products with ones: set y[i, j] to the sum of x[i, k, j] over k, or to the mean if `mean`. @param {Call} call @param {DeviceArray} x @param {DeviceArray} y @param {boolean} mean */
-export async function sumOverK(call, x, y, mean) {
-  const [outer, length, inner] = x.shape;
-  const ones = await call.array(new HostArray(new Float64Array(length).fill(1), [1, length], "float64"));
-  const terms = make(call.core.Terms, [], { alpha: mean ? 1 / length : 1 });
-  const [left, right, c] = inner === 1 ? [x.slice(null, null, 0), ones.mT, y] : [ones, x, y.reshape(outer, 1, inner)];
-  await call.core.multiplied(call, left, right, c, null, null, terms, "highest");
-}
+provide("webmm.calls.doubles.add_up", async (/** @type {Call} */ call, /** @type {any[]} */ ...given) => {
+  const [alpha, a, b, c] = await call.core.as_product(call, ...given);
+  await call.core.multiplied(call, a, b, c, null, null, make(call.core.Terms, [], { alpha }), "highest");
+});

@@ -1,7 +1,6 @@
 /** The calls for reductions, softmax, normalisations and elementwise functions, as in webmm/calls. */
 
 import { provide } from "../python.js";
-import { sumOverK } from "./gemm.js";
 import { flag, ifGiven, number } from "./options.js";
 
 /** @import { Data } from "./operands.js" */
@@ -11,7 +10,6 @@ export const REDUCE = ["axis", "keepdims", "outDtype", "y"];
 export const NORMALISE = { softmax: ["axis"], layer_norm: ["weight", "bias", "eps"], rms_norm: ["weight", "eps"] };
 export const GELU = ["approximate"];
 
-provide("webmm.calls.doubles.add_up", sumOverK);
 provide("webmm.calls.reduce.combine", async (/** @type {[any, any, any, number, number, any]} */ ...given) =>
   (await import("../reduction.js")).combine(...given),
 );

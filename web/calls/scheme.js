@@ -14,26 +14,26 @@ const MAX_SHIFT = 62; // for a 32-bit sum times a 31-bit mantissa
 
 // What checks do with arrays
 
+/** @type {Record<string, (x: HostArray, least: number, greatest: number) => unknown>} */
 const CHECKS = {
-  numbers_of: (/** @type {any} */ x) => HostArray.from(x, { dtype: "float64" }), // which rounds no number
-  name_of_dtype: (/** @type {HostArray} */ x) => x.dtype,
-  /** @param {string} name @param {HostArray} x @param {boolean} whole */
-  vector(name, x, whole) {
-    if (whole && !x.data.every(Number.isInteger))
-      throw new ProblemError(`${spelled(name)} is ${x.dtype}; zero points must be integers`);
-    return reshaped(whole ? x : x.as("float32"), x.size === 1 ? [] : [x.size]);
-  },
-  /** @param {HostArray} x @param {number} least @param {number} greatest */
+  numbers_of: (x) => HostArray.from(x, { dtype: "float64" }), // which rounds no number
+  name_of_dtype: ({ dtype }) => dtype,
   first_outside: (x, least, greatest) => x.data.find((each) => !(least <= each && each <= greatest)) ?? null,
-  /** @param {HostArray} x @param {number} least @param {number} greatest */
   extremes(x, least, greatest) {
     for (const each of x.data) [least, greatest] = [Math.min(least, each), Math.max(greatest, each)];
     return [least, greatest];
   },
-  single: (/** @type {HostArray} */ x) => (x.ndim ? null : x.data[0]),
+  single: (x) => (x.ndim ? null : x.data[0]),
 };
 
-for (const [name, f] of Object.entries(CHECKS)) provide(`webmm.problems.scheme.${name}`, f);
+/** @param {string} name @param {HostArray} x @param {boolean} whole */
+function vector(name, x, whole) {
+  if (whole && !x.data.every(Number.isInteger))
+    throw new ProblemError(`${spelled(name)} is ${x.dtype}; zero points must be integers`);
+  return reshaped(whole ? x : x.as("float32"), x.size === 1 ? [] : [x.size]);
+}
+
+for (const [name, f] of Object.entries({ ...CHECKS, vector })) provide(`webmm.problems.scheme.${name}`, f);
 
 // Multipliers
 

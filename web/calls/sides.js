@@ -32,55 +32,48 @@ async function assign(call, target, data) {
   call.device.submissions.commands((encoder) => encoder.copyBufferToBuffer(source, from, into, to, nbytes));
 }
 
-const SIDES = {
+/** What is done with an array of a call. @type {Record<string, (call: Call, x: Data, ...more: any[]) => unknown>} */
+const OF_CALLS = {
   arranged,
   assign,
-  /** @param {Call} call @param {Data} x @param {...Data} operands */
   beside: async (call, x, ...operands) =>
     x instanceof HostArray && isResident(...operands) ? call.device.array(x) : x,
-  /** @param {Call} call */
   binding_of: ({ core, device }) => core.dispatch_limits(device.choices.described).binding,
-  /** @param {Call} call @param {Data} x @param {any} dtype */
   converted: async (call, x, dtype) => (x instanceof HostArray ? x.as(dtype.name) : call.array(x, dtype)),
   dense,
-  /** @param {Call} call */
   described: (call) => call.device.choices.described,
-  /** @param {number[]} shape @param {any} dtype @param {number} value */
-  filled: (shape, { name }, value) => HostArray.from(Array(sizeOf(shape)).fill(value), { shape, dtype: name }),
-  /** @param {Call} call @param {Data} x */
   forward: async (call, x) =>
     call.array(x.strides.some((stride) => stride < 0) ? await call.read(/** @type {DeviceArray} */ (x)) : x),
-  /** @param {Call} call @param {Data} x */
   from_start: (call, x) => (x.offset ? call.read(/** @type {DeviceArray} */ (x)) : dense(call, x)),
+  in_shape: async (call, x, shape) => reshaped(await dense(call, x), shape),
+  kept: (_, x) => x,
+  on_host: async (call, x) => (x instanceof HostArray ? x : call.read(x)),
+  owned: (call, x) => (x instanceof DeviceArray ? call.own(x) : x),
+  part_at: (call, x, index) => laidOut(x, call.core.sliced(x, index)),
+  permuted: (call, x, axes) => laidOut(x, call.core.transposed(x, axes)),
+  spread: (call, x, shape) => laidOut(x, call.core.broadcast(x, shape)),
+};
+
+const OTHERS = {
+  /** @param {number[]} shape @param {any} dtype @param {number} value */
+  filled: (shape, { name }, value) =>
+    HostArray.from(new Float64Array(sizeOf(shape)).fill(value), { shape, dtype: name }),
   /** @param {Call} call @param {(...arrays: DeviceArray[]) => any} compute @param {any[]} more */
   in_pieces: (call, compute, ...more) =>
     call.core.in_placed_pieces(call, (/** @type {any[]} */ ...[, ...arrays]) => compute(...arrays), ...more),
   /** @param {Call} call @param {any[]} given */
   in_placed_pieces: (call, ...given) => call.core.in_placed_pieces(call, ...given),
-  /** @param {Call} call @param {Data} x @param {number[]} shape */
-  in_shape: async (call, x, shape) => reshaped(await dense(call, x), shape),
   is_resident: isResident,
-  kept: (/** @type {Call} */ _, /** @type {Data} */ x) => x,
   laid_out: laidOut,
   /** @param {Data} a @param {Data} b */
   no_terms: (a, b) => [zeros(a.shape.with(-1, 1), a.dtype), zeros(b.shape.with(-2, 1), b.dtype)],
-  /** @param {Call} call @param {Data} x */
-  on_host: async (call, x) => (x instanceof HostArray ? x : call.read(x)),
-  /** @param {Call} call @param {Data} x */
-  owned: (call, x) => (x instanceof DeviceArray ? call.own(x) : x),
-  /** @param {Call} call @param {Data} x @param {number[]} index */
-  part_at: (call, x, index) => laidOut(x, call.core.sliced(x, index)),
-  /** @param {Call} call @param {Data} x @param {number[]} axes */
-  permuted: (call, x, axes) => laidOut(x, call.core.transposed(x, axes)),
   /** @param {Data} x @param {number} axis @param {number} start @param {number} count */
   range_of: (x, axis, start, count) =>
     viewOf(x, x.shape.with(axis, count), x.strides, start * /** @type {number} */ (x.strides.at(axis))),
   reshaped,
   /** @param {Call} call @param {Kernel} kernel @param {Problem} problem @param {...DeviceArray} arrays */
   run_kernel: (call, kernel, problem, ...arrays) => call.queue(problem, arrays, kernel),
-  /** @param {Call} call @param {Data} x @param {number[]} shape */
-  spread: (call, x, shape) => laidOut(x, call.core.broadcast(x, shape)),
 };
 
-for (const [name, f] of Object.entries(SIDES)) provide(`webmm.calls.sides.${name}`, f);
+for (const [name, f] of Object.entries({ ...OF_CALLS, ...OTHERS })) provide(`webmm.calls.sides.${name}`, f);
 provide("webmm.calls.product.fill", assign);

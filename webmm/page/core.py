@@ -22,6 +22,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.arguments.buffers": ("check_buffers",),
     "webmm.arguments.products": ("check_in_place",),
     "webmm.arguments.views": ("broadcast", "matrices_transposed", "reshaped", "sliced", "transposed"),
+    "webmm.calls.doubles": ("as_product",),
     "webmm.calls.elementwise": ("mapped",),
     "webmm.calls.normalise": ("normalised",),
     "webmm.calls.product": ("multiplied",),

@@ -21,8 +21,8 @@ PACKAGES = ["webmm"]  # the packages whose modules are translated, besides those
 PURE = ("webmm.arguments", "webmm.cut", "webmm.kernels")  # those all of whose functions JavaScript can call
 # What JavaScript has of its own, in these packages or others.
 PROVIDED = (
-    *("webmm.arguments.options.spelled", "webmm.calls.executor.piece_of", "webmm.calls.product.fill"),
-    *("webmm.calls.sides.*", "webmm.engine.timing.timestamps", "webmm.page.pieces.store"),
+    *("webmm.arguments.options.spelled", "webmm.calls.doubles.add_up", "webmm.calls.executor.piece_of"),
+    *("webmm.calls.product.fill", "webmm.calls.sides.*", "webmm.engine.timing.timestamps", "webmm.page.pieces.store"),
     "webmm.engine.device.Array",  # a class, as far as isinstance() goes
     *(f"webmm.problems.scheme.{name}" for name in ("extremes", "first_outside", "name_of_dtype", "numbers_of")),
     *("webmm.problems.scheme.single", "webmm.problems.scheme.vector"),
