@@ -7,7 +7,6 @@ import { make, provide } from "../python.js";
 import { laidOut } from "./operands.js";
 import { flag, ifGiven, number, oneOf } from "./options.js";
 
-/** @import { Data } from "./operands.js" */
 /** @import { Applied, Epilogue } from "../epilogue.js" */
 /** @import { Call } from "../engine/plans.js" */
 
