@@ -1,9 +1,9 @@
 /** The calls for floating-point matrix products, as in webmm/calls/gemm.py. */
 
-import { DeviceArray, checkSeparate } from "../engine/array.js";
+import { DeviceArray } from "../engine/array.js";
 import { like } from "../engine/transfer.js";
 import { ProblemError } from "../errors.js";
-import { make, provide } from "../python.js";
+import { Dict, make, provide } from "../python.js";
 import { laidOut } from "./operands.js";
 import { flag, ifGiven, number, oneOf } from "./options.js";
 
@@ -47,7 +47,7 @@ export async function gemm(call, a, b, c, options) {
       "gemm() works in place and takes only arrays on a device; create one with await device.array(x)",
     );
   for (const x of [a, b, c]) call.data(x);
-  checkSeparate("c", c, { a, b });
+  core.check_separate("c", c, new Dict(Object.entries({ a, b })));
   core.check_in_place(a, b, c);
   const given = { alpha: number("alpha", options.alpha, 1), beta: number("beta", options.beta, 0) };
   const { precision = core.PRECISIONS[0] } = options;

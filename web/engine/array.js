@@ -2,8 +2,9 @@
 // @ts-check
 /** Arrays of any rank on a device, and views of them, as in webmm/engine/array.py. */
 
-import { FreedArrayError, ProblemError } from "../errors.js";
+import { FreedArrayError } from "../errors.js";
 import { ELEMENTS, Shaped, checkedShape, sizeOf } from "../host.js";
+import { provide } from "../python.js";
 import { download } from "./transfer.js";
 
 /** @import { ElementType, HostArray } from "../host.js" */
@@ -30,16 +31,11 @@ export class Storage {
 /** @param {unknown[]} operands @returns {boolean} whether one of them is on a device, as the result is then */
 export const isResident = (...operands) => operands.some((x) => x instanceof DeviceArray);
 
-/**
- * Throw ProblemError if `out`, called `name`, shares its buffer with an array that is read while it is written: a view
- * counts by the array that it was made of, also where the call would copy it.
- * @param {string} name @param {DeviceArray} out @param {Record<string, DeviceArray>} read
- */
-export function checkSeparate(name, out, read) {
-  const other = Object.keys(read).find((each) => out.shares(read[each]));
-  const advice = `which is read while ${name} is written; pass a separate array`;
-  if (other) throw new ProblemError(`${name} shares its buffer with ${other}, ${advice}`);
-}
+// For the checks of webmm/engine/aliasing.py, which are translated:
+provide("webmm.engine.view.View", isResident);
+provide("webmm.engine.aliasing.overlap", (/** @type {DeviceArray} */ out, /** @type {DeviceArray} */ x) =>
+  out.shares(x),
+);
 
 const MAX_SIGNATURES = 4096;
 /** @type {Map<string, number>} */

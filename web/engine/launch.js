@@ -1,6 +1,5 @@
 /** Prepared launches: pipelines, bind groups and grids of a kernel on given arrays, cached for repeated calls. */
 
-import { checkSeparate } from "./array.js";
 import { UnsupportedError } from "../errors.js";
 import { Dict } from "../python.js";
 import { once } from "./guard.js";
@@ -70,7 +69,7 @@ export class Launches {
    * @returns {Promise<Launch>} throws ProblemError if the arrays do not fit, UnsupportedError if the kernel cannot run
    */
   async get(kernel, problem, arrays) {
-    this.#checkArrays(problem, arrays);
+    this.device.core.check_arrays(problem, arrays, this.device);
     const buffers = arrays.map((array) => array.buffer);
     const token = this.token(kernel, problem);
     const known = this.kept(token, buffers);
@@ -151,17 +150,6 @@ export class Launches {
     const { guard, wgpu } = this.device;
     const entries = resources.map((resource, binding) => ({ binding, resource }));
     return guard.using("binding", () => wgpu.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries }));
-  }
-
-  /** Throw ProblemError if the arrays do not fit the problem. @param {Problem} problem @param {DeviceArray[]} arrays */
-  #checkArrays(problem, arrays) {
-    const extents = problem.buffers();
-    this.device.core.check_buffers(problem, extents, arrays, this.device);
-    const all = Object.fromEntries(arrays.map((array, i) => [extents[i].name, array]));
-    for (const { name, written } of extents) {
-      const { [name]: array, ...others } = all;
-      if (written) checkSeparate(name, array, others);
-    }
   }
 }
 

@@ -1,17 +1,22 @@
-"""Which arrays share memory: whether an output may be written while operands are read."""
+"""Which arrays share memory: whether an output may be written while operands are read.
+
+The checks are in the translated subset (docs/page.md).
+"""
 
 from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from webmm.arguments.buffers import check_buffers
 from webmm.engine.view import AnyView, View
 from webmm.errors import ProblemError
+from webmm.problems.base import Problem
 
 MOST_WORK = 10_000  # steps of the exact comparison of two strided NumPy arrays; beyond, only their ends are compared
 
@@ -42,6 +47,15 @@ def check_separate(name: str, out: AnyView | NDArray[Any], read: Mapping[str, An
         if x is not None and overlap(out, x):
             shared = "shares its buffer with" if isinstance(out, View) else "overlaps"
             raise ProblemError(f"{name} {shared} {each}, which is read while {name} is written; pass a separate array")
+
+
+def check_arrays(problem: Problem, arrays: Sequence[AnyView], device: Any) -> None:
+    """Raise ProblemError unless `arrays`, all on `device`, fit a problem's buffers, and share none that is written."""
+    extents = problem.buffers()
+    check_buffers(problem, extents, arrays, device)
+    bound = {extent.name: array for extent, array in zip(extents, arrays, strict=True)}
+    for name in (extent.name for extent in extents if extent.written):
+        check_separate(name, bound[name], {other: array for other, array in bound.items() if other != name})
 
 
 def _mapped(x: NDArray[Any]) -> tuple[tuple[int, int] | None, int, int]:

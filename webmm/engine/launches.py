@@ -15,8 +15,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from webmm import hooks, log
-from webmm.arguments.buffers import check_buffers
-from webmm.engine.aliasing import check_separate
+from webmm.engine.aliasing import check_arrays
 from webmm.engine.bindings import Bindings, Uniform
 from webmm.engine.core import Core
 from webmm.engine.launch import Launch
@@ -108,7 +107,7 @@ class Launches:
         if found is not None:
             self.kept.move_to_end(key)
             return found.launch
-        self._check_arrays(problem, arrays)
+        check_arrays(problem, arrays, self._device)
         if reason := kernel.check(problem, self._device.capabilities) or self._unproven(kernel, problem):
             raise UnsupportedError(f"{kernel.name}: {reason}")
         launch = self.prepare(token, kernel, problem, tuple(block for block in blocks if block)).launch
@@ -270,13 +269,6 @@ class Launches:
             usage=self._device.engine.api.TextureUsage.STORAGE_BINDING,
         )
         return created.create_view(dimension="2d-array")
-
-    def _check_arrays(self, problem: Problem, arrays: tuple[AnyView, ...]) -> None:
-        extents = problem.buffers()
-        check_buffers(problem, extents, arrays, self._device)
-        bound = {extent.name: array for extent, array in zip(extents, arrays, strict=True)}
-        for name in (extent.name for extent in extents if extent.written):
-            check_separate(name, bound[name], {other: array for other, array in bound.items() if other != name})
 
 
 _testing: ContextVar[bool] = ContextVar("testing", default=False)

@@ -19,7 +19,6 @@ from webmm.page.script.program import Program
 from webmm.wgsl.render import environment, shader_folder
 
 EXPORTS: dict[str, tuple[str, ...]] = {
-    "webmm.arguments.buffers": ("check_buffers",),
     "webmm.arguments.products": ("check_in_place",),
     "webmm.arguments.views": ("broadcast", "matrices_transposed", "reshaped", "sliced", "transposed"),
     "webmm.calls.doubles": ("as_product",),
@@ -34,6 +33,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.choose.tuned": ("refusal",),
     "webmm.cut.arrays": ("Extents", "array_pieces"),
     "webmm.cut.pieces": ("Limits",),
+    "webmm.engine.aliasing": ("check_arrays", "check_separate"),
     "webmm.engine.timing": (*("MIN_SAMPLES", "Timing", "WARM_UP", "duration", "time_launch"),),
     "webmm.dtypes": ("DTYPES", "F16", "F32", "FLOATS", "I32", "I8", "U32", "U8", "dtype_of"),
     "webmm.wgsl.epilogues": ("ACTIVATIONS", "Applied", "BIASES", "Terms"),
