@@ -15,14 +15,14 @@ import { Launches } from "./launch.js";
 import { Pipelines } from "./pipelines.js";
 import { Plans } from "./plans.js";
 import { Pool } from "./pool.js";
-import { roofline } from "./roofline.js";
+import "./roofline.js";
 import { Submissions, encode } from "./submissions.js";
 import { time } from "./timing.js";
 import { upload } from "./transfer.js";
 
 /** @import { ElementType, HostData } from "../host.js" */
 /** @import { Python } from "../bundle.js" */
-/** @import { Config, Launch, Problem, RunRecord, Task } from "../webmm.js" */
+/** @import { Config, Launch, Problem, Roofline, RunRecord, Task } from "../webmm.js" */
 
 const NODE = "node has no navigator.gpu; npm install webgpu, and pass its create([]) as Device.open({ gpu })";
 
@@ -252,9 +252,9 @@ export class Engine {
     return time(this, launch, warmUp);
   }
 
-  /** Measure the device's peak arithmetic and memory rates; takes about a second; the rates are in GFLOP/s and GB/s. */
-  roofline() {
-    return roofline(this);
+  /** Measure the device's peak arithmetic and memory rates; takes about a second; the rates are in GFLOP/s and GB/s. @returns {Promise<Roofline>} */
+  async roofline() {
+    return { ...(await this.core.measure(this)) };
   }
 
   /** Make a record of one measurement on this device. @param {{name: string, config: Config}} kernel @param {Task} p @param {Partial<RunRecord>} values fields that were measured @returns {RunRecord} */

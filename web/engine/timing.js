@@ -10,10 +10,10 @@ import { encode } from "./submissions.js";
 /** The time of the last measurement on each device, in ms. @type {WeakMap<Device, number>} */
 const timed = new WeakMap();
 
-/** Time a launch on the device, with timestamp queries if it has them, otherwise with the wall clock. @param {Device} device @param {Launch} launch @param {number} [warmUp] in seconds @returns {Promise<Timing>} */
-export async function time(device, launch, warmUp = device.core.WARM_UP) {
+/** Time a launch on the device, with timestamp queries if it has them, otherwise with the wall clock. @param {Device} device @param {Launch} launch @param {...(number | undefined)} seconds of warm-up, and of all samples @returns {Promise<Timing>} */
+export async function time(device, launch, ...seconds) {
   const clock = device.features.has("timestamp-query") ? "timestamp" : "wall";
-  return { ...(await call(device.core.time_launch, [device, launch], { warm_up: warmUp, clock })) };
+  return { ...(await call(device.core.time_launch, [device, launch, ...seconds], { clock })) };
 }
 
 /** @param {Device} device @returns {Promise<number>} seconds since it was last timed, once it has done its work */

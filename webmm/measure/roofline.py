@@ -1,6 +1,6 @@
 """Measured limits of a device: the f32 FMA rate, memory and cache bandwidth, and the cost of a dispatch.
 
-What describes the kernels of a roofline is in the translated subset (docs/page.md).
+The steps of `measure()` are in the translated subset (docs/page.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from webmm.engine.device import Array, Device
 from webmm.engine.launch import Launch
 from webmm.engine.rates import Rates
 from webmm.engine.timing import time_launch
-from webmm.errors import ConfigError, ShaderError
+from webmm.errors import ConfigError, MemoryLimitError, ShaderError
 from webmm.kernels.base import MAX_WORKGROUPS, Binding
 from webmm.kernels.subgroups import SIZE_CONTROL
 from webmm.wgsl.render import environment, tidy
@@ -36,7 +36,8 @@ FEW = 64  # workgroups that show how long a dispatch takes
 SLOWED = 1.4  # times the duration of a single workgroup: beyond it, workgroups no longer all run at once
 UNIT_WORKGROUPS = 4096
 UNIT_SETTINGS = {"side": 2, "unroll": 4, "iterations": 64}  # of `fragments`: its sums are side × side fragments
-BRIEFLY = (0.01, 0.01)  # seconds of warm-up and of timing
+BRIEFLY, LONGER = (0.01, 0.01), (0.1,)  # seconds of warm-up and, unless as usual, of timing
+SMALLEST_COPY = 2**23  # bytes of the buffer of a copy, if memory is scarce
 # A brief probe: times for a measurement, the longest dispatch in seconds, and the bytes of a copy beyond most caches.
 MOMENT, LONGEST, BEYOND_CACHE, BEYOND_LARGE_CACHE = (0.002, 0.002), 0.01, 2**25, 2**27
 
@@ -72,9 +73,57 @@ class Roofline:
         return min(self.gflops, self.gbytes * flops / nbytes)
 
 
+# The steps of measure(), in both languages
+
+
 def measure(device: Device) -> Roofline:
     """Measure FMA rate and bandwidth, in about a second."""
-    return Roofline(_fma_rate(device), _copy_rate(device))
+    return Roofline(_fma_rate(device), _copy_rate(device, copy_bytes(device.info.kind == "cpu")))
+
+
+def _fma_rate(device: Device) -> float:
+    """Return the rate of the fastest variant: short runs find it, long ones measure it."""
+    variants = list(fma_variants(device.info.kind == "cpu"))
+    rates = [_rate(device, variant, BRIEFLY) for variant in variants]
+    return _rate(device, variants[rates.index(max(rates))], LONGER)
+
+
+def _rate(device: Device, variant: FmaVariant, seconds: tuple[float, ...]) -> float:
+    """Return the FMA rate of a variant in GFLOP/s."""
+    us = best_us(device, "fma", variant.settings, variant.workgroups, seconds)
+    return variant.flops / us / 1e3
+
+
+def _copy_rate(device: Device, nbytes: int) -> float:
+    """Return the rate of copying a buffer of up to `nbytes` bytes, reads and writes both counted, in GB/s."""
+    limits = device.capabilities.limits
+    most = min(nbytes, limits["max-storage-buffer-binding-size"], limits["max-buffer-size"])
+    workgroups = most // (16 * COPY_WORKGROUP)
+    try:
+        us = best_us(device, "copy", {"workgroup": COPY_WORKGROUP}, workgroups, LONGER)
+        return 2 * 16 * COPY_WORKGROUP * workgroups / us / 1e3
+    except MemoryLimitError as error:
+        if most < 2 * SMALLEST_COPY:
+            raise error
+        return _copy_rate(device, most // 2)  # phones may have less memory to spare
+
+
+# What they ask of a device, of which JavaScript has a version of its own, and more that Python measures
+
+
+def best_us(device: Device, name: str, settings: dict[str, int], workgroups: int, seconds: tuple[float, ...]) -> float:
+    """Return the best time, in µs, of a kernel that copies a vec4 per invocation, or makes it of eight numbers."""
+    count = 4 * workgroups * settings["workgroup"]
+    with _halves(device, count if name == "copy" else 8) as source, device.empty((count,)) as out:
+        launch = _launch(device, name, settings, workgroups, source, out)
+        return time_launch(device, launch, *seconds).best_us
+
+
+def _halves(device: Device, count: int) -> Array:
+    try:
+        return device.array(np.full(count, 0.5, np.float32))
+    except RuntimeError:  # at exit, for a profile of the program, Python starts no threads for an upload
+        return device.zeros((count,))
 
 
 def probe(device: Device, ceiling: Roofline | None = None) -> Rates:
@@ -125,12 +174,11 @@ def cache_rate(copied_us: float, launch_us: float, gbytes: float) -> float:
 def _brief_rate(device: Device, variant: FmaVariant) -> float:
     """Return the FMA rate of a variant in GFLOP/s, with fewer workgroups if a dispatch would take too long."""
     few = dataclasses.replace(variant, workgroups=min(FEW, variant.workgroups))
-    with device.array(np.full(8, 0.5, np.float32)) as source:
-        rate = _rate(device, few, source, MOMENT)
-        fitting = int(few.workgroups * LONGEST * 1e9 * rate / few.flops)
-        if fitting <= few.workgroups:
-            return rate
-        return _rate(device, dataclasses.replace(variant, workgroups=min(variant.workgroups, fitting)), source, MOMENT)
+    rate = _rate(device, few, MOMENT)
+    fitting = int(few.workgroups * LONGEST * 1e9 * rate / few.flops)
+    if fitting <= few.workgroups:
+        return rate
+    return _rate(device, dataclasses.replace(variant, workgroups=min(variant.workgroups, fitting)), MOMENT)
 
 
 def _copy_us(device: Device, elements: int) -> float:
@@ -196,42 +244,10 @@ def copy_bytes(cpu: bool) -> int:
     return 1 << (26 if cpu else 29)
 
 
-def _fma_rate(device: Device) -> float:
-    """Return the rate of the fastest variant: short runs find it, long ones measure it."""
-    with device.array(np.full(8, 0.5, np.float32)) as source:
-        variants = fma_variants(device.info.kind == "cpu")
-        fastest = max(variants, key=lambda variant: _rate(device, variant, source, BRIEFLY))
-        return _rate(device, fastest, source, (0.1,))
-
-
-def _rate(device: Device, variant: FmaVariant, source: Array, seconds: tuple[float, ...]) -> float:
-    """Return the FMA rate of a variant in GFLOP/s."""
-    with device.empty((variant.invocations * 4,)) as out:
-        launch = _launch(device, "fma", variant.settings, variant.workgroups, source, out)
-        return variant.flops / time_launch(device, launch, *seconds).best_us / 1e3
-
-
-def copying(device: Device) -> tuple[Launch, tuple[Array, Array]]:
-    """Return a launch that copies a buffer too large for caches, within the binding limit, and its two arrays."""
-    limit = device.capabilities.limit("max-storage-buffer-binding-size")
-    elements = min(copy_bytes(device.info.kind == "cpu"), limit) // 16 * 4
-    try:
-        source = device.array(np.ones(elements, np.float32))
-    except RuntimeError:  # at exit, for a profile of the program, Python starts no threads for an upload
-        source = device.zeros((elements,))
-    out = device.empty((elements,))
-    return copy(device, source, out), (source, out)
-
-
 def copy(device: Device, source: Array, result: Array) -> Launch:
     """Return a launch that copies a float32 array, whose size is a multiple of 4, into another."""
     workgroups = -(-source.size // (4 * COPY_WORKGROUP))
     return _launch(device, "copy", {"workgroup": COPY_WORKGROUP}, workgroups, source, result)
-
-
-def _copy_rate(device: Device) -> float:
-    launch, arrays = copying(device)
-    return sum(x.nbytes for x in arrays) / time_launch(device, launch, warm_up=0.1).best_us / 1e3
 
 
 def _launch(

@@ -23,6 +23,7 @@ PURE = ("webmm.arguments", "webmm.cut", "webmm.kernels")  # those all of whose f
 PROVIDED = (
     *("webmm.arguments.options.spelled", "webmm.calls.doubles.add_up", "webmm.calls.executor.piece_of"),
     *("webmm.calls.product.fill", "webmm.calls.sides.*", "webmm.engine.timing.timestamps", "webmm.page.pieces.store"),
+    "webmm.measure.roofline.best_us",
     *("webmm.engine.device.Array", "webmm.engine.view.View"),  # classes, as far as isinstance() goes
     *(f"webmm.problems.scheme.{name}" for name in ("extremes", "first_outside", "name_of_dtype", "numbers_of")),
     *("webmm.problems.scheme.single", "webmm.problems.scheme.vector"),

@@ -21,6 +21,7 @@ AWAITED = (
     *("webmm.calls.doubles.add_up", "webmm.calls.product.fill", "webmm.calls.reduce.combine"),
     "webmm.page.pieces.store",
     *(f"webmm.calls.sides.{name}" for name in SIDES),
+    "webmm.measure.roofline.best_us",
     *(f"webmm.engine.timing.{name}" for name in ("rested", "timestamps", "wall")),
 )
 METHODS = ("array", "empty", "read", "result", "run", "sum")  # of an object that is named `call`
