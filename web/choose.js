@@ -1,12 +1,11 @@
 /** The choice of kernels: translated Python code decides whether a kernel can run on a device and which is likely the fastest. */
 
 import { LIMITS, SIZE_CONTROL } from "./engine/adapters.js";
-import { ProblemError } from "./errors.js";
 import { Dict, frozenset, provide } from "./python.js";
 import { hyphened } from "./text.js";
 
 /** @import { Python } from "./bundle.js" */
-/** @import { Kernel, RunRecord } from "./webmm.js" */
+/** @import { RunRecord } from "./webmm.js" */
 /** @import { Engine as Device } from "./engine/engine.js" */
 
 /** @type {Python} the translated `Browser` whose choice is in progress */
@@ -65,27 +64,13 @@ export class Choices {
     return current;
   }
 
-  /** @param {Python} kernel @param {Python} problem @returns {string | null} why `kernel` cannot compute `problem` on this device, or null if it can */
-  refused(kernel, problem) {
-    return this.core.refused(kernel, problem, this.now());
-  }
-
-  /** @param {Kernel} kernel @param {Python} problem @returns {Kernel} the kernel; if it is for matrix units, and the device has any, the one that the choice makes for these */
-  fitted(kernel, problem) {
-    return this.device.bundle.wrap(this.core.fitted(kernel.of, problem, this.now()));
-  }
-
   /** Use tuning records: `choose` prefers the kernel of the nearest one of this adapter. @param {RunRecord[]} records throws ProblemError if one has a tunable with a value that is never tried */
   learn(records) {
-    const { name, engine } = this.device.info;
-    const own = records
-      .filter((r) => r.status === "ok" && r.adapter === name && r.engine === engine)
-      .map(({ call_us, ...r }) => this.device.bundle.record({ ...r, adapter: this.described.info.name }));
-    const reason = own.map(this.core.refusal).find(Boolean);
-    if (reason) throw new ProblemError(`a record ${reason}`);
-    this.described.records = own;
+    const { device, core, described } = this;
+    const ok = records.filter(({ status }) => status === "ok").map(({ call_us, ...r }) => device.bundle.record(r));
+    described.records = core.own_records(described, device.info, ok);
+    described.rates.clear(); // of records
     this.#chosen.clear();
-    this.described.rates.clear(); // of records
   }
 
   /** @param {Python} problem @returns {Python} the first candidate that can run; throws UnsupportedError with the reasons if none can */

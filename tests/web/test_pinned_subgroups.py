@@ -33,7 +33,7 @@ REASONS = """
   const { subgroup_size, other_sizes } = device.capabilities;
   const problem = device.bundle.problem({ m: 64, n: 64, k: 64, dtype: "float32" });
   const named = (lanes) => device.kernelNamed("subgroup", { lanes, tm: 4, tn: 4 }, "gemm");
-  const reasons = kernels.map((lanes) => device.choices.refused(named(lanes), problem));
+  const reasons = kernels.map((lanes) => device.core.refused(named(lanes), problem, device.choices.now()));
   return { sizes: [subgroup_size, ...other_sizes], reasons };
 })
 """

@@ -170,7 +170,7 @@ export class Engine {
 
   /** @param {Kernel} kernel @param {Problem} p @returns {string | null} why `kernel` cannot compute `p` on this device, or null if it can */
   reason(kernel, p) {
-    return this.choices.refused(kernel.of, this.bundle.problem(p));
+    return this.core.refused(kernel.of, this.bundle.problem(p), this.choices.now());
   }
 
   /** @param {string} name of a stage @param {Problem} [p] @returns {Kernel} the stage's representative configuration for this device */

@@ -74,7 +74,8 @@ export class Launches {
     const token = this.token(kernel, problem);
     const known = this.kept(token, buffers);
     if (known) return known;
-    const reason = this.device.choices.refused(kernel, problem);
+    const { core, choices } = this.device;
+    const reason = core.refused(kernel, problem, choices.now());
     if (reason) throw new UnsupportedError(`${kernel.name}: ${reason}`);
     return this.prepare(token, kernel, problem, buffers);
   }

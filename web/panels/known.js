@@ -43,8 +43,9 @@ export async function known(app, number) {
     dtypes,
     problem: (size, dtype) => on(size, dtype).of,
     kernel(stage, size, dtype) {
-      const rung = on(size, dtype).stages.find(({ name }) => name === stage);
-      return rung ? bundle.wrap(rung.of) : device.choices.fitted(bundle.kernel(stage, {}, op), on(size, dtype).of);
+      const { stages, of } = on(size, dtype);
+      const rung = stages.find(({ name }) => name === stage) ?? bundle.kernel(stage, {}, op);
+      return bundle.wrap(device.core.fitted(rung.of, of, device.choices.now()));
     },
     kernels: (size, dtype) => on(size, dtype).stages,
     load: (size, dtype) => on(size, dtype).load(),

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from webmm.choose import candidates, nothing_for
 from webmm.choose.model import Model
-from webmm.choose.tuned import engine_of_record
-from webmm.errors import UnsupportedError
+from webmm.choose.tuned import engine_of_record, refusal
+from webmm.errors import ProblemError, UnsupportedError
 from webmm.kernels import kernel_class
 from webmm.kernels.base import Capabilities, Kernel, MatrixShape
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
@@ -219,6 +219,19 @@ def first_able(problem: Problem, browser: Any) -> Kernel[Any]:
             return kernel
         reasons[f"{kernel.name} {reason}"] = None
     raise nothing_for(problem, browser, reasons)
+
+
+def own_records(browser: Browser, adapter: Adapter, records: Sequence[Record]) -> list[Record]:
+    """Return those of a browser's adapter and engine, under the name that the choice has of it.
+
+    Raises ProblemError if one has a tunable with a value that is never tried.
+    """
+    here = adapter.name, adapter.engine
+    own = [replace(record, adapter=browser.info.name) for record in records if (record.adapter, record.engine) == here]
+    for record in own:
+        if reason := refusal(record):
+            raise ProblemError(f"a record {reason}")
+    return own
 
 
 def stage_for(name: str, problem: Problem | None, browser: Browser) -> Kernel[Any]:

@@ -44,7 +44,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.kernels.subgroups": ("pinned",),
     "webmm.page.browser": (
         *("adapter_of", "asking", "browser_of", "check_random", "first_able", "fitted", "introduced", "is_coarse"),
-        *("refused", "spelled", "spellings", "stage_for"),
+        *("own_records", "refused", "spelled", "spellings", "stage_for"),
     ),
     "webmm.page.documents": ("records_of",),
     "webmm.page.labels": ("size_of", "speed_of", "too_slow", "unit_of"),
