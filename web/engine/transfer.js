@@ -37,14 +37,11 @@ export async function download(device, array) {
   const { shape, strides, size, dtype } = array;
   const { itemsize, over } = ELEMENTS[dtype];
   if (size === 0) return zeros(shape, dtype);
-  const reach = shape.map((length, axis) => (length - 1) * strides[axis]);
-  const first = array.offset + reach.reduce((sum, far) => sum + Math.min(0, far), 0);
-  const skipped = ((first * itemsize) % 4) / itemsize; // WebGPU copies start at whole words
-  const count = reach.reduce((sum, far) => sum + Math.abs(far), 1) + skipped;
-  const bytes = await device.read(array.buffer, roundUp(count * itemsize, 4), (first - skipped) * itemsize);
+  const [first, count] = device.core.span_of(array, itemsize);
+  const bytes = await device.read(array.buffer, roundUp(count * itemsize, 4), first * itemsize);
   const span = over(bytes, count);
-  if (array.contiguous && !skipped) return like(span, shape, dtype);
-  return like(gathered(span, shape, strides, array.offset - first + skipped, dtype).data, shape, dtype);
+  if (array.contiguous && array.offset === first) return like(span, shape, dtype);
+  return like(gathered(span, shape, strides, array.offset - first, dtype).data, shape, dtype);
 }
 
 /** @param {Elements} data @param {readonly number[]} shape @param {ElementType} dtype @returns {HostArray} a Matrix for a 2-D array of floats */

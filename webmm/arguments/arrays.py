@@ -111,6 +111,17 @@ def _leaf_has_dtype(x: Any) -> bool:
     return hasattr(x, "dtype")
 
 
+def span_of(x: Strided, itemsize: int) -> tuple[int, int]:
+    """Return the first of the consecutive elements that are read back for an array with elements, and their number.
+
+    Copies start at multiples of four bytes, so that there may be up to three before its own.
+    """
+    reach = [(length - 1) * stride for length, stride in zip(x.shape, x.strides, strict=True)]
+    first = x.offset + sum(min(0, far) for far in reach)
+    skipped = first * itemsize % 4 // itemsize
+    return first - skipped, skipped + sum(abs(far) for far in reach) + 1
+
+
 def dense_strides(shape: Shape) -> Shape:
     """Return the strides, in elements, of a row-major array of `shape`."""
     strides, step = [], 1

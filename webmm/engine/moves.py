@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import ArrayLike, NDArray
 
-from webmm.arguments.arrays import host_array
+from webmm.arguments.arrays import host_array, span_of
 from webmm.engine.aliasing import overlap
 from webmm.engine.core import Core
 from webmm.engine.transfer import Upload
@@ -67,15 +67,13 @@ def download(device: Core, array: AnyView, out: NDArray[Any] | None = None) -> N
         return out
     if not buffer.usage & device.engine.api.BufferUsage.COPY_SRC:
         raise ProblemError("the wrapped buffer was created without the usage COPY_SRC, which a readback needs")
-    reach = [(length - 1) * stride for length, stride in zip(array.shape, strides, strict=True)]
-    first = array.offset + sum(min(0, r) for r in reach)
-    skipped = first * dtype.itemsize % 4 // dtype.itemsize  # copies start at multiples of four bytes
-    direct = array.contiguous and not skipped
-    span = out if direct else np.empty(sum(abs(r) for r in reach) + 1 + skipped, dtype)
+    first, count = span_of(array, dtype.itemsize)
+    direct = array.contiguous and first == array.offset
+    span = out if direct else np.empty(count, dtype)
     with _moving(device, "download", span.size * dtype.itemsize):
-        device.staging.download(array.storage, (first - skipped) * dtype.itemsize, dtype, span)
+        device.staging.download(array.storage, first * dtype.itemsize, dtype, span)
     if not direct:
-        start = span[array.offset - first + skipped :]
+        start = span[array.offset - first :]
         shown = as_strided(start, array.shape, [s * dtype.itemsize for s in strides], writeable=False)
         np.copyto(out, shown, casting="unsafe")
     return out

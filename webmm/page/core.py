@@ -19,6 +19,7 @@ from webmm.page.script.program import Program
 from webmm.wgsl.render import environment, shader_folder
 
 EXPORTS: dict[str, tuple[str, ...]] = {
+    "webmm.arguments.arrays": ("span_of",),
     "webmm.arguments.products": ("check_in_place",),
     "webmm.arguments.views": ("broadcast", "matrices_transposed", "reshaped", "sliced", "transposed"),
     "webmm.calls.doubles": ("as_product",),
