@@ -69,13 +69,18 @@ export async function within(seconds, doing, work) {
   return Promise.race([work, late]);
 }
 
-/** Make a promise once for each key; one that fails is forgotten, so that the next call tries again. @template T @param {Map<string, Promise<T>>} kept @param {string} key @param {() => Promise<T>} make */
-export function once(kept, key, make) {
+/** Make a promise once for each key; one that fails is forgotten, so that the next call tries again. @template T @param {Map<string, Promise<T>>} kept @param {string} key @param {() => Promise<T>} make @param {number} [most] of them, beyond which the oldest is forgotten @param {() => void} [forgotten] called then */
+export function once(kept, key, make, most = Infinity, forgotten) {
   const known = kept.get(key);
   if (known) return known;
   const made = make();
   made.catch(() => kept.delete(key));
   kept.set(key, made);
+  if (kept.size > most) {
+    const [oldest] = kept.keys();
+    kept.delete(oldest);
+    forgotten?.();
+  }
   return made;
 }
 

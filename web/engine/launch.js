@@ -37,11 +37,11 @@ export class Launches {
   /** A number that identifies a kernel and a problem: comparing them takes longer than all else that a repeated call does. @param {Kernel} kernel @param {Problem} problem @returns {number} */
   token(kernel, problem) {
     const key = [kernel, problem];
-    if (!this.#tokens.has(key)) {
-      if (this.#tokens.size >= MAX_TOKENS) this.#tokens.clear(); // launches and plans with older tokens stay valid
-      this.#tokens.set(key, this.next++);
-    }
-    return this.#tokens.get(key);
+    const known = this.#tokens.get(key);
+    if (known !== undefined) return known;
+    if (this.#tokens.size >= MAX_TOKENS) this.#tokens.clear(); // launches and plans with older tokens stay valid
+    this.#tokens.set(key, this.next);
+    return this.next++;
   }
 
   /** @param {number} token @param {GPUBuffer[]} buffers @returns {Launch | undefined} the cached launch */
@@ -69,12 +69,12 @@ export class Launches {
    * @returns {Promise<Launch>} throws ProblemError if the arrays do not fit, UnsupportedError if the kernel cannot run
    */
   async get(kernel, problem, arrays) {
-    this.device.core.check_arrays(problem, arrays, this.device);
+    const { core, choices } = this.device;
+    core.check_arrays(problem, arrays, this.device);
     const buffers = arrays.map((array) => array.buffer);
     const token = this.token(kernel, problem);
     const known = this.kept(token, buffers);
     if (known) return known;
-    const { core, choices } = this.device;
     const reason = core.refused(kernel, problem, choices.now());
     if (reason) throw new UnsupportedError(`${kernel.name}: ${reason}`);
     return this.prepare(token, kernel, problem, buffers);
@@ -126,9 +126,8 @@ export class Launches {
       return texture.createView({ dimension: "2d-array" });
     };
     const allocating = () => guard.using(`allocating ${scratch.name}`, create);
-    const made = once(this.#scratch, JSON.stringify(scratch), allocating);
-    if (trimmed(this.#scratch, MAX_SCRATCH)) this.#clear(); // launches hold a reference to the memory
-    return made;
+    const forgotten = () => this.#clear(); // launches hold a reference to the memory
+    return once(this.#scratch, JSON.stringify(scratch), allocating, MAX_SCRATCH, forgotten);
   }
 
   /** @param {ArrayBufferView<ArrayBuffer>} data @returns {Promise<GPUBuffer>} a uniform buffer with these contents; equal contents share a buffer */
@@ -141,9 +140,7 @@ export class Launches {
       wgpu.queue.writeBuffer(buffer, 0, bytes);
       return buffer;
     };
-    const made = once(this.#uniforms, bytes.join(), () => guard.using("allocating", create));
-    trimmed(this.#uniforms, MAX_UNIFORMS);
-    return made;
+    return once(this.#uniforms, bytes.join(), () => guard.using("allocating", create), MAX_UNIFORMS);
   }
 
   /** @param {GPUComputePipeline} pipeline @param {GPUBindingResource[]} resources in the order of their binding numbers @returns {Promise<GPUBindGroup>} */
@@ -152,10 +149,4 @@ export class Launches {
     const entries = resources.map((resource, binding) => ({ binding, resource }));
     return guard.using("binding", () => wgpu.createBindGroup({ layout: pipeline.getBindGroupLayout(0), entries }));
   }
-}
-
-/** @param {Map<string, unknown>} kept @param {number} most @returns {boolean} whether it had one more, of which the oldest was removed */
-function trimmed(kept, most) {
-  const [oldest] = kept.keys();
-  return kept.size > most && kept.delete(oldest);
 }
