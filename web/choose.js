@@ -67,8 +67,8 @@ export class Choices {
   /** Use tuning records: `choose` prefers the kernel of the nearest one of this adapter. @param {RunRecord[]} records throws ProblemError if one has a tunable with a value that is never tried */
   learn(records) {
     const { device, core, described } = this;
-    const ok = records.filter(({ status }) => status === "ok").map(({ call_us, ...r }) => device.bundle.record(r));
-    described.records = core.own_records(described, device.info, ok);
+    const all = records.map(({ call_us, ...r }) => device.bundle.record(r));
+    described.records = core.own_records(described, device.info, all);
     described.rates.clear(); // of records
     this.#chosen.clear();
   }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 
 from webmm.errors import ConfigError, ProblemError, UnsupportedError, WebmmError
 from webmm.foreign.pasted import pasted
-from webmm.page.browser import adapter_of, asking, browser_of, is_coarse
+from webmm.measure.records import Record
+from webmm.page.browser import adapter_of, asking, browser_of, is_coarse, own_records
 
 SAFARI = "Mozilla/5.0 (Macintosh) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.0 Safari/605.1.15"
 CHROME = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/130.0.6 Safari/537.36"
@@ -52,6 +54,16 @@ def test_the_choice_reads_of_a_browser_what_it_reads_of_a_device() -> None:
     assert asking(browser.capabilities, [16, 32]).subgroup_sizes == [16, 32, 8]
     assert asking(browser.capabilities, []) is browser.capabilities
     assert browser_of(adapter, (8, 32), {}, frozenset(), []).capabilities.subgroup_sizes == []
+
+
+def test_the_choice_uses_the_measurements_of_its_own_adapter_and_engine() -> None:
+    adapter = adapter_of(defaultdict(str, vendor="intel", description="Arc"), CHROME)
+    browser = browser_of(adapter, (8, 32), {}, frozenset(), [])
+    own = Record("gemm", "blocked", 8, 8, 8, 1, "float32", adapter.engine, adapter.name, "", "", "")
+    others = [replace(own, engine="Firefox 141"), replace(own, adapter="intel Arc"), replace(own, status="skipped")]
+    assert own_records(browser, adapter, [*others, own]) == [replace(own, adapter="intel Arc")]
+    with pytest.raises(ProblemError, match="a record is of blocked with a value that is never tried: bm must be"):
+        own_records(browser, adapter, [own, replace(own, config={"bm": 9999})])
 
 
 def test_rounded_timestamps_are_coarse() -> None:

@@ -222,12 +222,13 @@ def first_able(problem: Problem, browser: Any) -> Kernel[Any]:
 
 
 def own_records(browser: Browser, adapter: Adapter, records: Sequence[Record]) -> list[Record]:
-    """Return those of a browser's adapter and engine, under the name that the choice has of it.
+    """Return the measurements of a browser's adapter and engine, under the name that the choice has of it.
 
     Raises ProblemError if one has a tunable with a value that is never tried.
     """
-    here = adapter.name, adapter.engine
-    own = [replace(record, adapter=browser.info.name) for record in records if (record.adapter, record.engine) == here]
+    here = adapter.name, adapter.engine, "ok"
+    ours = [record for record in records if (record.adapter, record.engine, record.status) == here]
+    own = [replace(record, adapter=browser.info.name) for record in ours]
     for record in own:
         if reason := refusal(record):
             raise ProblemError(f"a record {reason}")
