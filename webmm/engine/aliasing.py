@@ -53,9 +53,10 @@ def check_arrays(problem: Problem, arrays: Sequence[AnyView], device: Any) -> No
     """Raise ProblemError unless `arrays`, all on `device`, fit a problem's buffers, and share none that is written."""
     extents = problem.buffers()
     check_buffers(problem, extents, arrays, device)
-    bound = {extent.name: array for extent, array in zip(extents, arrays, strict=True)}
-    for name in (extent.name for extent in extents if extent.written):
-        check_separate(name, bound[name], {other: array for other, array in bound.items() if other != name})
+    for extent, out in zip(extents, arrays, strict=True):
+        if extent.written:
+            others = {other.name: x for other, x in zip(extents, arrays, strict=True) if other is not extent}
+            check_separate(extent.name, out, others)
 
 
 def _mapped(x: NDArray[Any]) -> tuple[tuple[int, int] | None, int, int]:
