@@ -2,9 +2,10 @@
 
 import { Checker, errorBound } from "./check.js";
 import { wall } from "./engine/timing.js";
-import { DeviceLostError, ShaderError, TimeoutError, UnsupportedError, inWords } from "./errors.js";
+import { DeviceLostError, TimeoutError, UnsupportedError, inWords } from "./errors.js";
 import { ELEMENTS } from "./host.js";
 import { Matrix } from "./matrix.js";
+import { Dict } from "./python.js";
 import { within } from "./webmm.js";
 
 /** @import { Device, DeviceArray, Kernel, Problem, RunRecord, Roofline, Launch, Python, Task } from "./webmm.js" */
@@ -14,8 +15,6 @@ import { within } from "./webmm.js";
 /** @typedef {{wrong: string | null, max_error: number | null, error_bound: number}} Verdict `wrong` describes the error of a wrong result, and is null otherwise */
 
 const RUN_TIMEOUT = 20; // seconds for one checked run
-const CALLS = 5; // calls whose wall-clock time is measured
-const PROBE_TIME = 0.02; // seconds; a probe that takes this long gives a reliable rate
 const DEFAULT_LIMIT = 0.75; // seconds; a kernel whose run is predicted to take longer is skipped
 
 /** @param {Python} problem @returns {Python} the extent of its result */
@@ -136,8 +135,8 @@ async function judged({ core }, checker, got, error_bound) {
 
 /** Runs kernels, and remembers their rates in order to skip runs that would take too long. */
 export class Bench {
-  /** @type {Map<string, number>} GFLOP/s, by kernel */
-  #rates = new Map();
+  /** GFLOP/s, by the labels of kernels. */
+  rates = new Dict();
   /** @type {Roofline | null} */
   roofline = null;
 
@@ -155,7 +154,14 @@ export class Bench {
    * @returns {Promise<RunRecord>}
    */
   async run(kernel, on, longest = Infinity) {
-    return this.device.record(kernel, on.problem, await this.#measure(kernel, on, longest).catch(failure));
+    const { device } = this;
+    const failed = (/** @type {unknown} */ error) => {
+      if (error instanceof DeviceLostError) throw error;
+      const status = error instanceof TimeoutError ? "timeout" : device.core.status_of(error);
+      return { status, reason: inWords(error) };
+    };
+    const measuring = device.core.measured(this, kernel, on, longest);
+    return device.record(kernel, on.problem, await measuring.then(Object.fromEntries, failed));
   }
 
   /** Check and time a kernel on a case of its own, which is freed at the end. @param {Runnable} kernel @param {Promise<Inputs>} loading */
@@ -164,60 +170,31 @@ export class Bench {
     return this.run(kernel, on).finally(() => on.free());
   }
 
-  /** Estimate the rate on probes of growing size, until a run takes 20 ms. @param {Runnable} kernel @param {Inputs} on */
-  async #probe(kernel, on) {
-    for (const small of on.probes()) {
-      const run = this.#firstRun(kernel, small, small.openEmpty(kernel)).then((launch) => wall(this.device, launch, 1));
-      const seconds = await run.finally(() => small.free());
-      this.#rates.set(kernel.label, small.problem.flops / seconds / 1e9);
-      if (seconds > PROBE_TIME) return;
-    }
-  }
+  // What the translated steps of a measurement ask of a bench (webmm/page/measured.py)
 
-  /** Run a launch for the first time, when drivers compile, and return it. @param {Runnable} kernel @param {Inputs} on @param {Promise<Launch>} opening */
-  async #firstRun(kernel, on, opening) {
+  /** Run a kernel for the first time, when drivers compile. @param {Runnable} kernel @param {Inputs} on @param {Promise<Launch>} [opening] */
+  async start(kernel, on, opening = on.open(kernel)) {
     const launch = await opening;
     this.device.submit(launch, 1);
     await within(RUN_TIMEOUT, `${kernel.label} at ${this.device.core.size_of(on.problem)}`, this.device.synchronize());
     return launch;
   }
 
-  /** @param {Runnable} kernel @param {Inputs} on @param {number} longest @returns {Promise<Partial<RunRecord>>} */
-  async #measure(kernel, on, longest) {
-    const reason = on.reason(kernel);
-    if (reason) throw new UnsupportedError(reason);
-    if (this.limit < Infinity && !this.#rates.has(kernel.label)) await this.#probe(kernel, on);
-    const { device } = this;
-    const before = { ...on.problem, gflops: this.#rates.get(kernel.label) ?? Infinity };
-    const slow = device.core.too_slow(before, this.limit);
-    if (slow) return { status: "skipped", reason: slow };
-    const launch = await this.#firstRun(kernel, on, on.open(kernel));
-    const verdict = await on.check(await on.result.read());
-    const { wrong, ...errors } = verdict; // at once, the minifier would check before it runs the launch
-    if (wrong) return { status: "incorrect", reason: wrong, ...errors };
-    const seconds = await wall(device, launch, 1);
-    if (seconds > longest) {
-      const reason = `one run took ${(seconds * 1e3).toPrecision(3)} ms, much longer than the best so far`;
-      return { status: "skipped", reason, ...errors };
-    }
-    const timing = await device.time(launch);
-    const calls = await Array.fromAsync({ length: CALLS }, () => wall(device, launch, 1));
-    const { median_us: call_us } = device.core.Timing.of(calls, "wall");
-    const gflops = on.problem.flops / timing.median_us / 1e3;
-    this.#rates.set(kernel.label, gflops);
-    const peak_fraction = this.roofline && !kernel.matrix ? gflops / this.roofline.gflops : null; // of the FMA peak
-    return { ...timing, call_us, gflops, peak_fraction, ...errors };
+  /** Check the result of the last launch. @param {Inputs} on */
+  async verdict(on) {
+    return on.check(await on.result.read());
   }
-}
 
-/** @param {unknown} error of a measurement @returns {Partial<RunRecord>} what its record says; throws DeviceLostError */
-function failure(error) {
-  if (error instanceof DeviceLostError) throw error;
-  const reason = inWords(error);
-  if (error instanceof UnsupportedError) return { status: "unsupported", reason };
-  if (error instanceof ShaderError) return { status: "compile", reason };
-  if (error instanceof TimeoutError) return { status: "timeout", reason };
-  return { status: "runtime", reason };
+  /** @param {Runnable} kernel @param {Inputs} on a smaller case, which is freed @returns {Promise<number>} seconds of a run */
+  probe(kernel, on) {
+    const run = this.start(kernel, on, on.openEmpty(kernel)).then((launch) => wall(this.device, launch));
+    return run.finally(() => on.free());
+  }
+
+  /** @param {Launch} launch */
+  time(launch) {
+    return this.device.time(launch);
+  }
 }
 
 /**

@@ -17,10 +17,10 @@ from webmm.cases import OPS, op_of
 from webmm.cases.base import Case, Op, Size, blank
 from webmm.engine import timing
 from webmm.engine.device import Array, Device
-from webmm.errors import ShaderError, UnsupportedError, WebmmError
+from webmm.errors import ShaderError, WebmmError
 from webmm.kernels.base import Kernel
 from webmm.measure import diagnosis, references, roofline
-from webmm.measure.records import Record, Status
+from webmm.measure.records import Record, Status, status_of
 from webmm.problems.base import Problem
 from webmm.problems.gemm import Gemm
 from webmm.version import __version__
@@ -205,13 +205,9 @@ def measure(
         return record_of(device, problem, kernel, "unsupported", reason)
     try:
         return _measure(device, kernel, case, ceiling, warm_up, clock)
-    except UnsupportedError as error:
-        return record_of(device, problem, kernel, "unsupported", str(error))
-    except ShaderError as error:
-        words = diagnosis.refusal(error, kernel, problem, device)
-        return record_of(device, problem, kernel, "compile", words)
     except WebmmError as error:
-        return record_of(device, problem, kernel, "runtime", str(error))
+        words = diagnosis.refusal(error, kernel, problem, device) if isinstance(error, ShaderError) else str(error)
+        return record_of(device, problem, kernel, status_of(error), words)
 
 
 def _measure(

@@ -18,7 +18,7 @@ from datetime import date
 from pathlib import Path, PurePath
 from typing import Any, Literal, get_args
 
-from webmm.errors import ProblemError
+from webmm.errors import ProblemError, ShaderError, UnsupportedError
 from webmm.files import write_atomically
 from webmm.log import root
 from webmm.text import is_plain
@@ -94,6 +94,13 @@ class Record:
         if values["status"] == "ok" and not all(_is_measured(values[name]) for name in ("median_us", "gflops")):
             raise ProblemError("is ok, but has no positive median_us and gflops")
         return cls(**values)
+
+
+def status_of(error: BaseException) -> Status:
+    """Return the status of a kernel whose measurement raised an error."""
+    if isinstance(error, UnsupportedError):
+        return "unsupported"
+    return "compile" if isinstance(error, ShaderError) else "runtime"
 
 
 DEVICE = ("adapter", "backend", "driver", "engine", "version")  # what a measurement was made on

@@ -48,7 +48,8 @@ EXPORTS: dict[str, tuple[str, ...]] = {
         *("own_records", "refused", "spelled", "spellings", "stage_for"),
     ),
     "webmm.page.documents": ("records_of",),
-    "webmm.page.labels": ("size_of", "speed_of", "too_slow", "unit_of"),
+    "webmm.page.labels": ("size_of", "speed_of", "unit_of"),
+    "webmm.page.measured": ("measured",),
     "webmm.page.pieces": ("in_placed_pieces",),
     "webmm.page.products": ("matrix_product",),
     "webmm.page.stages": ("configurations", "offered"),
@@ -59,7 +60,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.problems.normalise": ("NORMALISATIONS", "Normalisation"),
     "webmm.problems.product": ("Operand",),
     "webmm.problems.reduce": ("DECLARED", "OPERATIONS", "Reduction", "Span", "operation_of", "reduction"),
-    "webmm.measure.records": ("Record",),
+    "webmm.measure.records": ("Record", "status_of"),
     "webmm.measure.verify": ("Wrong", "excess"),
     "webmm.measure.roofline": ("BINDINGS", "measure"),
     "webmm.page.tables": ("bars", "explained", "fastest", "found", "hero", "results", "step", "to_keep"),
@@ -73,6 +74,7 @@ DESCRIBED = {
     *("capacity", "device", "dtype", "element", "get_template", "mT", "naga", "ndim", "offset", "records"),
     *("render", "shape", "size", "strides"),
     *("array", "data", "devices", "empty", "free", "result", "run", "sum"),  # of calls, and of arrays
+    *("limit", "matrix", "probe", "probes", "roofline", "start", "time", "verdict"),  # of benches and cases
 }
 UNUSED = ("webmm.kernels.base.Kernel.space",)  # methods that nothing on the page calls
 

@@ -26,22 +26,26 @@ def unit_of(record: Any) -> str:
 
 def speed_of(record: Any) -> float:
     """Return a record's speed in its unit; GB/s count elements read and results written."""
-    speed: float = record.gflops or 0
+    return _speed(record, record.gflops or 0)
+
+
+def _speed(record: Any, gflops: float) -> float:
+    """Return the speed of 10⁹ operations/s in the unit of a record, or of a task."""
     _, _, *rate = _row(record)
     if not rate:
-        return speed
+        return gflops
     dtype = DTYPES.get(record.dtype)
     a, b = rate
     bytes_each = dtype.itemsize if dtype else 1
-    return float(speed * bytes_each * (a + b / record.n))
+    return float(gflops * bytes_each * (a + b / record.n))
 
 
-def too_slow(record: Any, limit: float) -> str | None:
-    """Return why a kernel is skipped at the speed of a smaller run, or None if it takes at most `limit` seconds."""
-    seconds = record.flops / (1e9 * record.gflops)
+def too_slow(task: Any, gflops: float, limit: float) -> str | None:
+    """Return why a kernel is skipped at the rate of a smaller run, or None if it takes at most `limit` seconds."""
+    seconds = task.flops / (1e9 * gflops)
     if seconds <= limit:
         return None
-    speed = f"{speed_of(record):.2g} {unit_of(record)}"
+    speed = f"{_speed(task, gflops):.2g} {unit_of(task)}"
     return f"one run would take about {seconds:.1f} s at the {speed} of a smaller run; the limit is {limit:g} s"
 
 

@@ -24,7 +24,10 @@ AWAITED = (
     "webmm.measure.roofline.best_us",
     *(f"webmm.engine.timing.{name}" for name in ("rested", "timestamps", "wall")),
 )
-METHODS = ("array", "empty", "read", "result", "run", "sum")  # of an object that is named `call`
+METHODS = (  # of an object that is named `call`
+    *("array", "empty", "read", "result", "run", "sum"),
+    *("probe", "start", "time", "verdict"),  # of a bench
+)
 PARAMETERS = ("compute",)  # functions that are passed to others, which call them
 
 
