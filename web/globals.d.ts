@@ -74,6 +74,7 @@ declare module "*/bundle/panels.js" {
     columns: number,
     name: string,
   ): Table;
+  export function searched(problem: Python, browser: Python): Python[];
   export function suited(kernel: Python, problem: Python): Python;
   export function offered(kernel: Python, name: string): any[];
   export function translation(

@@ -75,9 +75,7 @@ export class Pasted {
       const found = await arrays[2].read();
       const rounding = device.bundle.index.dtypes[dtype];
       const got = new HostArray(/** @type {any} */ (found.data.slice(0, m * n)), [m, n], dtype);
-      const bound = errorBound(k, dtype, rounding);
-      const checker = new Checker(a, b, rounding);
-      const wrong = (await checker.error(got)) <= bound ? "" : await checker.wrong(device.core, got, bound);
+      const wrong = await new Checker(a, b, rounding).wrong(device.core, got, errorBound(k, dtype, rounding));
       return [wrong, strays([...found.floats().subarray(m * n)], m * n, "C")].filter(Boolean).join("; ");
     } finally {
       for (const array of arrays) array.free();

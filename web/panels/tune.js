@@ -2,14 +2,14 @@
 
 import { Bench, Operands } from "../bench.js";
 import { fastest, size_of } from "../bundle/core.js";
-import { best_of, best_so_far, outcomes, outstanding, upcoming } from "../bundle/panels.js";
+import { best_of, best_so_far, outcomes, outstanding, searched, upcoming } from "../bundle/panels.js";
 import { tableOf } from "../charts.js";
 import { all, bind, byId, copied, download, say } from "../dom.js";
 import { fromJson, toFragment, toJson } from "../records.js";
 import { inWords } from "../webmm.js";
 import { comparison } from "./compare.js";
 
-/** @import { Device, Kernel, Problem, RunRecord } from "../webmm.js" */
+/** @import { Problem, Python, RunRecord } from "../webmm.js" */
 
 /** @param {import("../main.js").App} app @param {HTMLElement} root */
 export function setup(app, root) {
@@ -58,19 +58,19 @@ export function setup(app, root) {
    */
   async function tune(bench, problem, operands) {
     const started = performance.now();
-    const left = untried(device, problem);
+    const left = searched(bundle.problem(problem), device.choices.now());
     const total = left.length;
-    let best = /** @type {Kernel | null} */ (null);
+    let best = /** @type {Python} */ (null);
     let least = Infinity; // its seconds
     for (let turn = 0; left.length > 0 && !bench.signal?.aborted; turn++) {
       progress.value = (performance.now() - started) / 1e3 / Number(budget.value);
       if (progress.value >= 1) return;
-      const kernels = left.map(({ of }) => of);
-      const [kernel] = left.splice(upcoming(kernels, best?.of ?? null, turn), 1);
+      const [of] = left.splice(upcoming(left, best, turn), 1);
+      const kernel = bundle.wrap(of);
       say(message, `${turn + 1} of ${total}: ${kernel.label} …${best_so_far(records)}`);
       const record = await bench.run(kernel, operands, 2.5 * least + 0.001);
       const seconds = (record.median_us ?? Infinity) / 1e6;
-      if (seconds < least) [best, least] = [kernel, seconds];
+      if (seconds < least) [best, least] = [of, seconds];
       records.push(record);
       result.replaceChildren(tableOf(outstanding(records), outcomes(records)));
     }
@@ -99,10 +99,4 @@ export function setup(app, root) {
     }
     file.value = "";
   }
-}
-
-/** All configurations of the page: first the one that `choose` returns, then the defaults of the stages, the last stage first. @param {Device} device @param {Problem} problem */
-function untried(device, problem) {
-  const defaults = device.bundle.stages.map((name) => device.stage(name)).reverse();
-  return [...new Set([device.choose(problem), ...defaults, ...[...device.kernels.values()].flat()])];
 }

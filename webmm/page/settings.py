@@ -12,6 +12,9 @@ from typing import Any
 
 from webmm.dtypes import FLOATS
 from webmm.kernels.base import Kernel
+from webmm.page.browser import Browser, first_able, spelled, stage_for
+from webmm.page.stages import configurations
+from webmm.page.stages import offered as stages_offered
 from webmm.problems.gemm import Gemm
 
 Stage = Kernel[Any]
@@ -75,6 +78,14 @@ def _distance(kernel: Stage, other: Stage, name: str) -> float:
 def _ratio(x: Any, y: Any) -> float:
     """Return by how many factors of two two values differ; 0 if they are no numbers."""
     return 0.0 if isinstance(x, str) or isinstance(y, str) else abs(math.log2(x / y))
+
+
+def searched(problem: Gemm, browser: Browser) -> list[Stage]:
+    """Return what a search tries: the chosen kernel, the defaults of stages, the last stage first, and all others."""
+    stages = stages_offered()
+    defaults = [stage_for(stage.name, None, browser) for stage in reversed(stages)]
+    every = [spelled(kernel, browser) for stage in stages for kernel in configurations(stage, browser.capabilities)]
+    return list(dict.fromkeys([first_able(problem, browser), *defaults, *every]))
 
 
 def upcoming(left: Sequence[Stage], best: Stage | None, turn: int) -> int:
