@@ -203,15 +203,10 @@ export class Bench {
  * @param {(words: string) => void} onStart @returns {AsyncGenerator<RunRecord>}
  */
 export async function* ladder(bench, kernels, problem, prepare, onStart) {
-  let on;
-  try {
-    on = await prepare();
-  } catch (error) {
+  const on = await prepare().catch((error) => {
     if (!(error instanceof UnsupportedError)) throw error;
-    for (const kernel of kernels)
-      yield bench.device.record(kernel, problem, { status: "unsupported", reason: error.message });
-    return;
-  }
+    return /** @type {any} */ ({ problem, reason: () => error.message, free: () => {} }); // every kernel is refused
+  });
   try {
     for (const [i, kernel] of kernels.entries()) {
       if (bench.signal?.aborted) return;

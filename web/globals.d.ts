@@ -74,7 +74,11 @@ declare module "*/bundle/panels.js" {
     columns: number,
     name: string,
   ): Table;
-  export function searched(problem: Python, browser: Python): Python[];
+  export function searched(
+    problem: Python,
+    browser: Python,
+    records: RunRecord[],
+  ): Iterable<[kernel: Python, longest: number, turn: string]>;
   export function suited(kernel: Python, problem: Python): Python;
   export function offered(kernel: Python, name: string): any[];
   export function translation(
@@ -82,7 +86,6 @@ declare module "*/bundle/panels.js" {
     target: string,
     written: boolean,
   ): [code: string, words: string];
-  export function upcoming(left: Python[], best: Python | null, turn: number): number;
 }
 declare module "*/bundle/foreign.js" {
   export const CHECKED: [number, number, number][];

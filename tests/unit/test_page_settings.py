@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections import defaultdict
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -18,7 +20,8 @@ from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
 from webmm.kernels.gemm.tile_2d import Tile2D
 from webmm.measure.records import SCHEMA, Record
-from webmm.page import documents, runs, settings, tables, traffic
+from webmm.page import documents, runs, settings, stages, tables, traffic
+from webmm.page.browser import adapter_of, browser_of, first_able
 from webmm.problems.gemm import gemm
 
 ABOUT = {"dtype": "float32", "engine": "e", "adapter": "a", "backend": "", "driver": "", "version": ""}
@@ -59,6 +62,23 @@ def test_a_search_tries_the_defaults_and_then_what_is_near_the_best() -> None:
     assert settings.upcoming(left, best, 2) == 0
     assert settings.upcoming(left, best, 4) == 2
     assert settings.upcoming(left, best, 6) == 6 * 7919 % 3
+
+
+def test_a_search_tries_every_configuration_once_and_remembers_the_best() -> None:
+    limits: dict[str, int] = defaultdict(lambda: 2**31)
+    device = browser_of(adapter_of(defaultdict(str), "Chrome/122"), (32, 32), limits, frozenset(), [])
+    records: list[Record] = []
+    tried = []
+    every = settings.searched(gemm(256, 256, 256), device, records)
+    for i, (kernel, longest, turn) in enumerate(itertools.islice(every, 40), 1):
+        assert turn.startswith(f"{i} of ")
+        assert longest == (2.5 * 4e-6 + 0.001 if i > 4 else math.inf)
+        tried.append(kernel)
+        records.append(replace(record(kernel.name, 256, None), median_us=4.0 if i == 4 else None))
+    names = [stage.name for stage in stages.offered()]
+    assert [kernel.name for kernel in tried[1:]][: len(names)] == names[::-1]
+    assert tried[0] == first_able(gemm(256, 256, 256), device)
+    assert len(set(tried)) == 40
 
 
 def test_a_problem_gets_an_element_type_that_the_kernel_supports() -> None:

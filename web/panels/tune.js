@@ -2,14 +2,14 @@
 
 import { Bench, Operands } from "../bench.js";
 import { fastest, size_of } from "../bundle/core.js";
-import { best_of, best_so_far, outcomes, outstanding, searched, upcoming } from "../bundle/panels.js";
+import { best_of, best_so_far, outcomes, outstanding, searched } from "../bundle/panels.js";
 import { tableOf } from "../charts.js";
 import { all, bind, byId, copied, download, say } from "../dom.js";
 import { fromJson, toFragment, toJson } from "../records.js";
 import { inWords } from "../webmm.js";
 import { comparison } from "./compare.js";
 
-/** @import { Problem, Python, RunRecord } from "../webmm.js" */
+/** @import { Problem, RunRecord } from "../webmm.js" */
 
 /** @param {import("../main.js").App} app @param {HTMLElement} root */
 export function setup(app, root) {
@@ -51,27 +51,15 @@ export function setup(app, root) {
     app.tell(message, best_of(records));
   }
 
-  /**
-   * Search the page's configurations for the fastest within the time limit: the recommended ones first, then neighbours of
-   * the best so far, and every third time another one.
-   * @param {Bench} bench @param {Problem} problem @param {Operands} operands
-   */
+  /** Search for the fastest kernel within the time limit. @param {Bench} bench @param {Problem} problem @param {Operands} operands */
   async function tune(bench, problem, operands) {
     const started = performance.now();
-    const left = searched(bundle.problem(problem), device.choices.now());
-    const total = left.length;
-    let best = /** @type {Python} */ (null);
-    let least = Infinity; // its seconds
-    for (let turn = 0; left.length > 0 && !bench.signal?.aborted; turn++) {
+    for (const [of, longest, turn] of searched(bundle.problem(problem), device.choices.now(), records)) {
       progress.value = (performance.now() - started) / 1e3 / Number(budget.value);
-      if (progress.value >= 1) return;
-      const [of] = left.splice(upcoming(left, best, turn), 1);
+      if (progress.value >= 1 || bench.signal?.aborted) return;
       const kernel = bundle.wrap(of);
-      say(message, `${turn + 1} of ${total}: ${kernel.label} …${best_so_far(records)}`);
-      const record = await bench.run(kernel, operands, 2.5 * least + 0.001);
-      const seconds = (record.median_us ?? Infinity) / 1e6;
-      if (seconds < least) [best, least] = [of, seconds];
-      records.push(record);
+      say(message, `${turn}: ${kernel.label} …${best_so_far(records)}`);
+      records.push(await bench.run(kernel, operands, longest));
       result.replaceChildren(tableOf(outstanding(records), outcomes(records)));
     }
   }

@@ -137,7 +137,6 @@ LATE: dict[str, tuple[Name, ...]] = {
         *(Name("webmm.page.runs", name) for name in ("outstanding", "speed_on")),
         Name("webmm.page.translated", "translation"),
         *(Name("webmm.page.settings", name) for name in ("changes", "nearest", "offered", "searched", "suited")),
-        Name("webmm.page.settings", "upcoming"),
     ),
     "foreign.js": (
         Name("webmm.foreign.counts", "CHECKED"),

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from webmm.dtypes import FLOATS
 from webmm.kernels.base import Kernel
+from webmm.measure.records import Record
 from webmm.page.browser import Browser, first_able, spelled, stage_for
 from webmm.page.stages import configurations
 from webmm.page.stages import offered as stages_offered
@@ -19,6 +20,7 @@ from webmm.problems.gemm import Gemm
 
 Stage = Kernel[Any]
 EXPLORED = 3  # every so manyth candidate of a search is any one, so that it leaves the neighbourhood of the best
+SLOWER = 2.5  # times the best so far: a kernel whose first run takes longer is not timed
 OTHER_STAGE = 4  # how many settings a kernel of another stage counts for
 
 
@@ -80,8 +82,26 @@ def _ratio(x: Any, y: Any) -> float:
     return 0.0 if isinstance(x, str) or isinstance(y, str) else abs(math.log2(x / y))
 
 
-def searched(problem: Gemm, browser: Browser) -> list[Stage]:
-    """Return what a search tries: the chosen kernel, the defaults of stages, the last stage first, and all others."""
+def searched(problem: Gemm, browser: Browser, records: Sequence[Record]) -> Iterator[tuple[Stage, float, str]]:
+    """Yield the page's configurations in the order in which a search for the fastest tries them.
+
+    The chosen one and the defaults of the stages, the last stage first, come first, then neighbours of the best so far,
+    and every third time another one. With each come the seconds of a first run after which it is not timed, and its
+    turn in words. `records` has one of each that was tried.
+    """
+    left = _every(problem, browser)
+    total = len(left)
+    best, least = None, math.inf  # its seconds
+    for turn in range(total):
+        kernel = left.pop(upcoming(left, best, turn))
+        yield kernel, SLOWER * least + 0.001, f"{turn + 1} of {total}"
+        seconds = (records[-1].median_us or math.inf) / 1e6
+        if seconds < least:
+            best, least = kernel, seconds
+
+
+def _every(problem: Gemm, browser: Browser) -> list[Stage]:
+    """Return the page's configurations: the chosen one, the defaults of the stages from the last on, and all others."""
     stages = stages_offered()
     defaults = [stage_for(stage.name, None, browser) for stage in reversed(stages)]
     every = [spelled(kernel, browser) for stage in stages for kernel in configurations(stage, browser.capabilities)]
