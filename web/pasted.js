@@ -3,7 +3,6 @@
 import { Checker, errorBound } from "./check.js";
 import { HostArray } from "./host.js";
 import { Matrix } from "./matrix.js";
-import { Dict } from "./python.js";
 import { within } from "./webmm.js";
 
 /** @import { Device, DeviceArray, Launch, Problem } from "./webmm.js" */
@@ -39,17 +38,12 @@ export class Pasted {
    * @returns {Promise<Launch>} throws ShaderError for a text that does not compile or has other bindings, UnsupportedError for a grid beyond the limits
    */
   async launch({ m, n, k }, ...matrices) {
-    const { device, label } = this;
-    const { text, bindings, uniform, types } = this.of;
-    /** @type {Record<string, number>} */
-    const lengths = { m, n, k };
-    const grid = this.of.workgroups(new Dict(Object.entries(lengths)), device.limits.maxComputeWorkgroupsPerDimension);
-    const layout = types.map((/** @type {any} */ type, /** @type {number} */ binding) => ({ binding, name: "", type }));
-    const code = `${text}\n// ${bindings}; ${uniform}`; // pipelines are kept by their text
-    const pipeline = await device.pipelines.of(code, label, layout);
-    const resources = bindings.map((/** @type {string} */ name) => ({ buffer: matrices["abc".indexOf(name)].buffer }));
-    if (uniform.length) {
-      const members = Uint32Array.from({ length: 4 }, (_, i) => lengths[uniform[i]] ?? 0);
+    const { device, label, of } = this;
+    const grid = of.workgroups([m, n, k], device.limits.maxComputeWorkgroupsPerDimension);
+    const pipeline = await device.pipelines.of(of.code, label, of.layout); // kept by its text
+    const resources = of.bindings.map((/** @type {string} */ x) => ({ buffer: matrices["abc".indexOf(x)].buffer }));
+    if (of.uniform.length) {
+      const members = Uint32Array.from(of.members([m, n, k]));
       resources.unshift({ buffer: await device.launches.uniform(members) });
     }
     return [{ pipeline, bindGroup: await device.launches.bind(pipeline, resources), grid }];

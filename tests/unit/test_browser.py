@@ -75,13 +75,14 @@ def test_rounded_timestamps_are_coarse() -> None:
 
 def test_fields_of_a_pasted_text() -> None:
     first, second = pasted(TEXT, " c, a,b", "m,n,k", "n/TILE,m", "TILE=8,16", False)
-    assert (first.bindings, first.types) == (
-        ("c", "a", "b"),
-        ["uniform", "storage", "read-only-storage", "read-only-storage"],
-    )
+    types = [(each.binding, each.type) for each in first.layout]
+    assert first.bindings == ("c", "a", "b")
+    assert types == [(0, "uniform"), (1, "storage"), (2, "read-only-storage"), (3, "read-only-storage")]
+    assert first.members((5, 6, 7)) == [5, 6, 7, 0]
+    assert first.code.endswith("\n// c, a, b; m, n, k")
     assert (second.label, second.config) == ("your text with TILE = 16", {"TILE": 16})
     assert "const TILE = 16u;" in second.text
-    assert second.workgroups({"m": 3, "n": 33, "k": 5}, 65_535) == (3, 3, 1)
+    assert second.workgroups((3, 33, 5), 65_535) == (3, 3, 1)
     assert [each.label for each in pasted(TEXT, "a,b,c", "", "1", "", False)] == ["your text"]
 
 
@@ -104,5 +105,5 @@ def test_what_is_wrong_with_a_pasted_text(
     error: type[WebmmError], words: str, given: tuple[str, str, str, str, str]
 ) -> None:
     with pytest.raises(error) as raised:
-        pasted(*given, False)[0].workgroups({"m": 1, "n": 9, "k": 1}, 80)
+        pasted(*given, False)[0].workgroups((1, 9, 1), 80)
     assert words in str(raised.value)

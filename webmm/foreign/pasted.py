@@ -5,12 +5,13 @@ This module is in the translated subset (docs/page.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from webmm.errors import ConfigError, ProblemError, UnsupportedError
 from webmm.foreign.counts import PRODUCT, Counts, check_names, listed
 from webmm.foreign.tunables import check_tunables, combinations, tunables_of, with_constants
+from webmm.kernels.base import Binding
 
 MATRICES = ("a", "b", "c")
 
@@ -32,13 +33,28 @@ class Pasted:
         return f"your text with {settings}" if settings else "your text"
 
     @property
-    def types(self) -> list[str]:
-        """The types of its bindings, as in WebGPU."""
-        buffers = ["storage" if name == "c" else "read-only-storage" for name in self.bindings]
-        return ["uniform", *buffers] if self.uniform else buffers
+    def code(self) -> str:
+        """The text, with a comment that distinguishes it from one with other bindings."""
+        return f"{self.text}\n// {', '.join(self.bindings)}; {', '.join(self.uniform)}"
 
-    def workgroups(self, lengths: Mapping[str, int], most: int) -> tuple[int, int, int]:
-        """Return its grid; raises ProblemError for an empty one, UnsupportedError for one over `most` along an axis."""
+    @property
+    def layout(self) -> list[Binding]:
+        """Its bindings."""
+        types = ["uniform"] if self.uniform else []
+        types.extend("storage" if name == "c" else "read-only-storage" for name in self.bindings)
+        return [Binding(i, "", type, "") for i, type in enumerate(types)]
+
+    def members(self, sizes: Sequence[int]) -> list[int]:
+        """Return the members of its uniform for m, n and k: four, as many as a uniform has at least."""
+        lengths = dict(zip(PRODUCT, sizes, strict=True))
+        return [*(lengths[name] for name in self.uniform), *[0] * 4][:4]
+
+    def workgroups(self, sizes: Sequence[int], most: int) -> tuple[int, int, int]:
+        """Return its grid for m, n and k.
+
+        Raises ProblemError for an empty one, UnsupportedError for one over `most` along an axis.
+        """
+        lengths = dict(zip(PRODUCT, sizes, strict=True))
         grid, what = self.grid.of({**lengths, **self.config}), f"the grid {self.grid.text} has"
         if min(grid) < 1:
             at = ", ".join(f"{name}={value}" for name, value in lengths.items())
