@@ -80,7 +80,7 @@ declare module "*/bundle/panels.js" {
     records: RunRecord[],
   ): Iterable<[kernel: Python, longest: number, turn: string]>;
   export function suited(kernel: Python, problem: Python): Python;
-  export function offered(kernel: Python, name: string): any[];
+  export function choices(kernel: Python, name: string): any[];
   export function translation(
     found: import("./bundle.js").Translated | null,
     target: string,

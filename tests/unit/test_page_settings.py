@@ -33,9 +33,9 @@ def record(kernel: str, m: int, gflops: float | None, **more: str) -> Record:
 
 def test_the_nearest_kernel_has_the_value_and_else_the_fewest_changes() -> None:
     kernel = Pipelined(unroll=16)
-    assert settings.offered(kernel, "bk") == [8, 16, 32]
-    assert settings.offered(replace(kernel, bk=64), "bk") == [8, 16, 32, 64]
-    assert settings.offered(kernel, "order") == ["serpentine", "rows"]
+    assert settings.choices(kernel, "bk") == [8, 16, 32]
+    assert settings.choices(replace(kernel, bk=64), "bk") == [8, 16, 32, 64]
+    assert settings.choices(kernel, "order") == ["serpentine", "rows"]
     assert settings.nearest(kernel, "tm", 4, None) == replace(kernel, tm=4)
     assert settings.nearest(kernel, "bk", 8, None) == replace(kernel, bk=8, unroll=8)  # 16 does not divide 8
     far, near = replace(kernel, unroll=8, bm=32), replace(kernel, unroll=1)

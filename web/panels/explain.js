@@ -3,7 +3,7 @@
 import { Bench, taskOf } from "../bench.js";
 import { size_of } from "../bundle/core.js";
 import { intensity, legend, owner_of, pictured } from "../bundle/drawings.js";
-import { nearest, offered, outcome, speed_on } from "../bundle/panels.js";
+import { choices, nearest, outcome, speed_on } from "../bundle/panels.js";
 import { all, bind, byId, h, numbered, options, span } from "../dom.js";
 import { ablation } from "./ablate.js";
 import { chapterView } from "./chapter.js";
@@ -130,7 +130,7 @@ export function setup(app, root) {
 
   /** A slider over the candidates of a tunable, or a list if they are not numbers. @param {Tunable} tunable */
   function control({ name, doc, default: value }) {
-    const values = offered(kernel.of, name);
+    const values = choices(kernel.of, name);
     const id = `tunable-${name}`;
     const oninput = () => {
       const starts = subject.offered?.(kernel.name)?.map(({ of }) => of) ?? null;
@@ -142,7 +142,7 @@ export function setup(app, root) {
     const output = h("output", { htmlFor: id });
     const input = isNumber ? h("input", { ...range, ...props }) : h("select", props, ...options(numbered(values)));
     movers.push(() => {
-      input.value = String(offered(kernel.of, name).indexOf(kernel.config[name]));
+      input.value = String(choices(kernel.of, name).indexOf(kernel.config[name]));
       output.textContent = String(kernel.config[name]);
       if (isNumber) input.ariaValueText = output.textContent;
     });

@@ -136,7 +136,7 @@ LATE: dict[str, tuple[Name, ...]] = {
         *(Name("webmm.page.runs", name) for name in ("gain", "hint", "likely", "outcome", "outcomes")),
         *(Name("webmm.page.runs", name) for name in ("outstanding", "speed_on")),
         Name("webmm.page.translated", "translation"),
-        *(Name("webmm.page.settings", name) for name in ("changes", "nearest", "offered", "searched", "suited")),
+        *(Name("webmm.page.settings", name) for name in ("changes", "choices", "nearest", "searched", "suited")),
     ),
     "foreign.js": (
         Name("webmm.foreign.counts", "CHECKED"),

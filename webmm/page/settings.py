@@ -14,8 +14,7 @@ from webmm.dtypes import FLOATS
 from webmm.kernels.base import Kernel
 from webmm.measure.records import Record
 from webmm.page.browser import Browser, first_able, spelled, stage_for
-from webmm.page.stages import configurations
-from webmm.page.stages import offered as stages_offered
+from webmm.page.stages import configurations, offered
 from webmm.problems.gemm import Gemm
 
 Stage = Kernel[Any]
@@ -24,7 +23,7 @@ SLOWER = 2.5  # times the best so far: a kernel whose first run takes longer is 
 OTHER_STAGE = 4  # how many settings a kernel of another stage counts for
 
 
-def offered(kernel: Stage, name: str) -> list[Any]:
+def choices(kernel: Stage, name: str) -> list[Any]:
     """Return the values to choose from for the tunable `name`, numbers in order: its candidates and the present one."""
     field = next(field for field in dataclasses.fields(kernel) if field.name == name)
     found = list(dict.fromkeys((*field.metadata["candidates"], kernel.config[name])))
@@ -102,7 +101,7 @@ def searched(problem: Gemm, browser: Browser, records: Sequence[Record]) -> Iter
 
 def _every(problem: Gemm, browser: Browser) -> list[Stage]:
     """Return the page's configurations: the chosen one, the defaults of the stages from the last on, and all others."""
-    stages = stages_offered()
+    stages = offered()
     defaults = [stage_for(stage.name, None, browser) for stage in reversed(stages)]
     every = [spelled(kernel, browser) for stage in stages for kernel in configurations(stage, browser.capabilities)]
     return list(dict.fromkeys([first_able(problem, browser), *defaults, *every]))
