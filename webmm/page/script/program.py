@@ -203,6 +203,10 @@ class Program:
             needed = self._needed(names)
             own = [name for name in self._in_order() if name in needed and str(name) not in homes]
             used = {mark for name in own for mark in MARK.findall(self.found[name].text)} & homes.keys()
+            here = {self._identifiers[each] for each in used}
+            if twice := next((name for name in own if self._identifiers.get(str(name)) in here), None):
+                definition = definitions(twice.module).get(twice.name)
+                raise ScriptError(twice.module, definition, f"{file} imports another {twice.name}: rename one of them")
             imports = "".join(
                 f'import {{ {", ".join(sorted(self._identifiers[each] for each in there))} }} from "./{other}";\n'
                 for other in files
