@@ -1,7 +1,6 @@
 /** Problems: floating-point matrix products, and the tasks of records. */
 
 import { ProblemError } from "./errors.js";
-import { ELEMENTS } from "./host.js";
 import { grouped } from "./text.js";
 
 /** @import { DType } from "./matrix.js" */
@@ -9,12 +8,6 @@ import { grouped } from "./text.js";
 /** @typedef {{m: number, n: number, k: number, dtype: DType}} Problem a product of an m×k and a k×n matrix */
 
 const MAX_ELEMENTS = 2 ** 32; // shaders index storage with u32
-
-/** @param {Task} p @returns {number} its floating-point operations */
-export const flopsOf = (p) => p.flops ?? 2 * p.m * p.n * p.k;
-
-/** @param {Problem} p @returns {number} the bytes of A, B and C: the least that a kernel must read and write */
-export const bytesOf = (p) => (p.m * p.k + p.k * p.n + p.m * p.n) * ELEMENTS[p.dtype].itemsize;
 
 /**
  * The product of two matrices as a problem.
