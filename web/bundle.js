@@ -17,7 +17,7 @@ import { added, filledIn, render } from "./templates.js";
 /**
  * @typedef {{
  *   schema: string, version: string, report: string, address: string,
- *   dtypes: Record<string, {eps: number, tiny: number, features: string[]}>,
+ *   dtypes: Record<string, {eps: number, tiny: number}>,
  *   ops: string[], late: string[], subjects: Record<"ladder" | "explain", [title: string, kind: "products" | "known" | "exhibited", number: number][]>,
  *   translated?: string[],
  *   tuned: Record<string, any>[], models: string[], cases: {m: number, n: number, k: number}[],

@@ -13,6 +13,20 @@ declare module "*/bundle/core.js" {
   export type Row = { name: string; about: string; cells: string[]; best: boolean; status: string; reason: string };
   export type Table = { heads: string[]; rows: Row[]; caption?: string };
   export type Step = { label: string; summary: string; follows: string; branch: string; href: string };
+  type Python = import("./bundle.js").Python;
+  export type Subject = {
+    op: string;
+    steps: Step[];
+    stages: string[];
+    first: string;
+    sizes: [value: string, words: string][];
+    usual: (speed: number) => [ladder: number, stage: number];
+    dtypes: string[];
+    problem: (size: string, dtype: string) => Python;
+    kernel: (stage: string, problem: Python) => Python;
+    kernels: (problem: Python) => Python[];
+    checked: boolean;
+  };
   export function size_of(task: Task): string;
   export function speed_of(record: Task & { dtype: string; gflops: number | null }): number;
   export function unit_of(task: { op?: string }): string;
@@ -30,7 +44,7 @@ declare module "*/bundle/core.js" {
   export function fastest(records: RunRecord[]): RunRecord | null;
   export function found(records: RunRecord[], steps: Step[], stopped: boolean): string;
   export function results(records: RunRecord[]): Table;
-  export function step(op: string, name: string, label: string, summary: string, dtype: string): Step;
+  export function products(browser: Python): Subject;
 }
 declare module "*/bundle/drawings.js" {
   type Python = import("./bundle.js").Python;
@@ -86,6 +100,12 @@ declare module "*/bundle/panels.js" {
     target: string,
     written: boolean,
   ): [code: string, words: string];
+}
+declare module "*/bundle/subjects.js" {
+  type Python = import("./bundle.js").Python;
+  type Subject = import("./bundle/core.js").Subject;
+  export function exhibited(shown: Python, row: Python, browser: Python): Subject;
+  export function prepared(problems: Python[], kernels: Python[][], others: string[], browser: Python): Subject;
 }
 declare module "*/bundle/foreign.js" {
   export const CHECKED: [number, number, number][];

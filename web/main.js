@@ -39,9 +39,7 @@ export class App extends EventTarget {
 
   /** The element types that the device supports. @returns {string[]} */
   get dtypes() {
-    const every = Object.entries(this.bundle.index.dtypes);
-    const supported = every.filter(([, { features }]) => features.every((each) => this.device.features.has(each)));
-    return supported.map(([name]) => name);
+    return this.bundle.core.floats_of(this.device.choices.described);
   }
 
   /** The rates of the device, measured once; null if that failed. */

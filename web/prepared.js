@@ -5,8 +5,8 @@ import { breathe } from "./check.js";
 import { HostArray } from "./host.js";
 import { Kernel } from "./kernels.js";
 
-/** @import { Device } from "./webmm.js" */
-/** @import { Runnable, Verdict } from "./bench.js" */
+/** @import { Device, Python } from "./webmm.js" */
+/** @import { Verdict } from "./bench.js" */
 /** @import { ElementType } from "./host.js" */
 /** @typedef {{dtype: ElementType, count: number, start: number, low: number, high: number}} Input */
 /** An entry of bundle/ladders.js: a translated problem, its inputs, the fingerprint of its result, and the kernels of its ladder. @typedef {{problem: any, inputs: Input[], fingerprint: number, kernels: any[]}} Known */
@@ -38,14 +38,11 @@ function fingerprint(bits) {
 }
 
 /** A stage of such a ladder: a kernel whose label distinguishes it on the ladder. */
-class Rung extends Kernel {
+export class Rung extends Kernel {
   get label() {
-    return labelOf(this);
+    return this.bundle.core.label_of(this.of);
   }
 }
-
-/** @param {{name: string, config: Record<string, unknown>}} kernel */
-const labelOf = ({ name, config }) => (config.dot === "emulated" ? `${name} emulated` : name);
 
 /** A problem whose result is known. */
 export class PreparedCase extends Inputs {
@@ -61,10 +58,11 @@ export class PreparedCase extends Inputs {
     return this.known.kernels.map((kernel) => new Rung(bundle, core.fitted(kernel, this.of, choices.now())));
   }
 
-  /** The stages of the ladder: of kernels with equal labels, for different subgroup sizes, the first that can run. */
+  /** The stages of the ladder: of kernels with equal labels, for different subgroup sizes, the first that can run. @returns {Rung[]} */
   get stages() {
-    const all = [...Map.groupBy(this.rungs, ({ label }) => label).values()];
-    return all.map((variants) => variants.find((rung) => !this.reason(rung)) ?? variants[0]);
+    const { bundle, choices, core } = this.device;
+    const all = core.rungs(this.known.kernels, this.of, choices.now());
+    return all.map((/** @type {Python} */ kernel) => new Rung(bundle, kernel));
   }
 
   /** Generate the inputs, which are in the order of the problem's buffers, and upload them. */
@@ -84,9 +82,10 @@ export class PreparedCase extends Inputs {
       .sort((x, y) => x.problem.flops - y.problem.flops);
   }
 
-  /** @param {Runnable} kernel whose stage has other settings for this problem */
+  /** @param {Kernel} kernel whose stage has other settings for this problem */
   openEmpty(kernel) {
-    return super.openEmpty(this.stages.find(({ label }) => label === labelOf(kernel)) ?? kernel);
+    const name = this.device.core.label_of(kernel.of);
+    return super.openEmpty(this.stages.find(({ label }) => label === name) ?? kernel);
   }
 }
 

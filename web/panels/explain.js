@@ -21,8 +21,10 @@ const RUN = "stages run in Explain, this browser";
 export function setup(app, root) {
   const { bundle, device } = app;
   let subject = products(app);
-  let kernel = subject.kernel(subject.first, "", "");
-  let standard = kernel; // the configuration that the stage was opened with
+  /** @type {Kernel} */
+  let kernel;
+  /** @type {Kernel} the configuration that the stage was opened with */
+  let standard;
   const [op, sizes, dtypes] = all("select", "explain-op", "explain-size", "explain-dtype");
   const [run] = all("button", "explain-run");
   const [reason, message] = all("p", "explain-reason", "explain-outcome");
@@ -78,7 +80,7 @@ export function setup(app, root) {
   function offer(chosen) {
     subject = chosen;
     sizes.replaceChildren(...options(subject.sizes));
-    [, sizes.selectedIndex] = subject.usual();
+    [, sizes.selectedIndex] = subject.usual(app.speed);
     dtypes.replaceChildren(...options(subject.dtypes));
     const radio = (/** @type {string} */ name) =>
       h("input", { type: "radio", name: "stage", value: name, onchange: () => visit(name) });
@@ -88,7 +90,7 @@ export function setup(app, root) {
 
   /** @param {string} name */
   function open(name) {
-    kernel = standard = subject.kernel(name, sizes.value, dtypes.value);
+    kernel = standard = made(name);
     const { summary, tunables } = kernel.stage;
     byId("explain-change").textContent = "";
     byId("explain-stage").textContent = name;
@@ -126,6 +128,11 @@ export function setup(app, root) {
 
   function problem() {
     return subject.problem(sizes.value, dtypes.value);
+  }
+
+  /** @param {string} name of a stage @returns {Kernel} with the settings for the problem that is chosen now */
+  function made(name) {
+    return bundle.wrap(subject.kernel(name, problem()));
   }
 
   /** A slider over the candidates of a tunable, or a list if they are not numbers. @param {Tunable} tunable */
@@ -182,12 +189,12 @@ export function setup(app, root) {
 
   /** Measure kernels on the problem that is chosen now; their records are kept for the chapters. @param {Kernel[]} kernels @param {(kernel: Kernel) => unknown} [announce] called before each @returns {Promise<RunRecord[]>} */
   async function measured(kernels, announce) {
-    const [on, size, dtype] = [subject, sizes.value, dtypes.value];
+    const [on, of] = [subject, problem()];
     const bench = new Bench(device, { limit: 2 });
     const records = [];
     for (const each of kernels) {
       announce?.(each);
-      const record = await bench.measure(each, on.load(size, dtype));
+      const record = await bench.measure(each, on.load(of));
       records.push(record);
       if (record.status !== "ok") continue;
       app.addRun(RUN, [record, ...(app.runs.find(({ name }) => name === RUN)?.records ?? [])]);
@@ -199,8 +206,7 @@ export function setup(app, root) {
 
   /** Measure a stage and the one that it follows. @param {string} name @param {string} follows @returns {Promise<string>} why there is no measurement, or "" */
   async function measureBoth(name, follows) {
-    const kernels = [follows, name].map((stage) => subject.kernel(stage, sizes.value, dtypes.value));
-    const records = await app.exclusively(() => measured(kernels));
+    const records = await app.exclusively(() => measured([follows, name].map(made)));
     const failed = records.findLast(({ status }) => status !== "ok");
     return failed ? `${failed.kernel}: ${failed.reason}` : "";
   }

@@ -29,13 +29,13 @@ export function setup(app, root) {
   bind(root, { start, saveRecords, saveReport });
   choosing(app, "ladder", message, show, [run]);
   show(subject);
-  app.addEventListener("speed", () => ([sizes.selectedIndex] = subject.usual()));
+  app.addEventListener("speed", () => ([sizes.selectedIndex] = subject.usual(app.speed)));
 
   /** Show the sizes, element types and stages of a ladder. @param {typeof subject} chosen */
   function show(chosen) {
     subject = chosen;
     sizes.replaceChildren(...options(subject.sizes));
-    [sizes.selectedIndex] = subject.usual();
+    [sizes.selectedIndex] = subject.usual(app.speed);
     dtypes.replaceChildren(...options(subject.dtypes));
     axis.textContent = `${unit_of(subject)} of each stage; longer bars are faster`;
     save.disabled = true;
@@ -59,16 +59,15 @@ export function setup(app, root) {
 
   /** @param {Bench} bench */
   async function runLadder(bench) {
-    const [size, dtype] = [sizes.value, dtypes.value];
-    const [kernels, problem] = [subject.kernels(size, dtype), taskOf(subject.problem(size, dtype))];
-    const load = () => subject.load(size, dtype);
+    const [on, problem] = [subject, subject.problem(sizes.value, dtypes.value)];
+    const kernels = on.kernels(problem).map((of) => on.made?.(of) ?? device.bundle.wrap(of));
     progress.max = kernels.length;
     const announce = (/** @type {string} */ words) => {
       draw(records, "running");
       say(message, words);
     };
     say(message, "Preparing the operands …");
-    for await (const record of ladder(bench, kernels, problem, load, announce)) {
+    for await (const record of ladder(bench, kernels, taskOf(problem), () => on.load(problem), announce)) {
       records.push(record);
       app.showBest(record, kernels[records.length - 1].label);
       progress.value = records.length;

@@ -1,28 +1,20 @@
 /** What the ladder and the Explain panel are about: an op's stages, its problems of a few sizes, and how to run them. */
 
-import { Operands } from "../bench.js";
-import { size_of, step } from "../bundle/core.js";
+import { Operands, taskOf } from "../bench.js";
+import { products as described } from "../bundle/core.js";
 import { all, numbered, options, say } from "../dom.js";
 import { inWords } from "../webmm.js";
 
 /** @import { App } from "../main.js" */
 /** @import { Inputs } from "../bench.js" */
-/** @import { Step } from "../charts.js" */
-/** @import { Kernel, Problem, Python } from "../webmm.js" */
+/** @import { Kernel, Python } from "../webmm.js" */
 /**
- * An op: `steps` of its ladder, whose `kernels` are run, and all its `stages`. Sizes and element types are options of lists;
- * `usual` are the places of the sizes to begin with, of the ladder and of a stage. `checked` tells whether the page can run and check the stages.
- * @typedef {{
- *   op: string, steps: Step[], stages: string[], first: string, sizes: (string | [string, string])[],
- *   usual: () => [ladder: number, stage: number], dtypes: string[],
- *   problem: (size: string, dtype: string) => Python, kernel: (stage: string, size: string, dtype: string) => Kernel,
- *   kernels: (size: string, dtype: string) => Kernel[], offered?: (stage: string) => Kernel[] | undefined,
- *   load: (size: string, dtype: string) => Promise<Inputs>, checked: boolean,
+ * A `Subject` of webmm/page/subjects.py; `load` makes the inputs of one of its problems, `made` a kernel of its ladder, and
+ * `offered` has the page's configurations of a stage.
+ * @typedef {import("../bundle/core.js").Subject & {
+ *   load: (problem: Python) => Promise<Inputs>, made?: (of: Python) => Kernel, offered?: (stage: string) => Kernel[] | undefined,
  * }} Subject
  */
-
-const SIZES = [64, 128, 256, 512, 1024, 2048, 4096, 8192];
-const UNEVEN = [333, 257, 129]; // divided by no tile
 
 /**
  * Let a panel's list choose among its subjects; the first takes the place of one that cannot be loaded. Meanwhile `others` are disabled, too.
@@ -53,33 +45,8 @@ export function choosing(app, panel, message, show, others = []) {
 }
 
 /** @param {App} app @returns {Subject} floating-point matrix products, checked in JavaScript */
-export function products(app) {
-  const { device, bundle } = app;
-  const task = (/** @type {string} */ size, /** @type {string} */ dtype) => {
-    const [m, n = m, k = m] = size.split("×").map(Number);
-    return /** @type {Problem} */ ({ m, n, k, dtype });
-  };
-  const [first, small] = device.info.kind === "cpu" ? [256, 128] : [1024, 1024];
-  return {
-    op: "gemm",
-    steps: bundle.stages.map((name) => step("gemm", name, name, "", "")),
-    stages: bundle.stages,
-    first: "pipelined",
-    sizes: [...SIZES.map(String), UNEVEN.join("×")].map((size) => [size, size_of(task(size, ""))]),
-    usual: () => [app.speed ? quick(app.speed) : SIZES.indexOf(first), SIZES.indexOf(small)],
-    dtypes: app.dtypes,
-    problem: (size, dtype) => bundle.problem(task(size, dtype)),
-    kernel: (stage) => device.stage(stage),
-    kernels: (size, dtype) => bundle.stages.map((name) => device.stage(name, task(size, dtype))),
-    offered: (stage) => device.kernels.get(stage),
-    checked: true,
-    load: (size, dtype) => Operands.random(device, task(size, dtype)),
-  };
-}
-
-/** @param {number} gflops @returns {number} the place of the largest size that takes at most 20 ms at this rate */
-const quick = (gflops) =>
-  Math.max(
-    1,
-    SIZES.slice(0, -1).findLastIndex((n) => 2 * n ** 3 <= gflops * 2e7),
-  );
+export const products = ({ device }) =>
+  Object.assign(described(device.choices.now()), {
+    load: (/** @type {Python} */ problem) => Operands.random(device, /** @type {any} */ (taskOf(problem))),
+    offered: (/** @type {string} */ stage) => device.kernels.get(stage),
+  });

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from webmm.choose import candidates, nothing_for
 from webmm.choose.model import Model
 from webmm.choose.tuned import engine_of_record, refusal
+from webmm.dtypes import FLOATS
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.kernels import kernel_class
 from webmm.kernels.base import Capabilities, Kernel, MatrixShape
@@ -157,6 +158,11 @@ def browser_of(
     assumed = "discrete" if vendor.lower() == "nvidia" else "other"
     info = Info(vendored, adapter.driver, kind if kind == "cpu" else assumed)
     return Browser(info, Engine(engine_of_record(adapter.engine)), able, reported)
+
+
+def floats_of(browser: Browser) -> list[str]:
+    """Return the element types of floats that a device supports."""
+    return [dtype.name for dtype in FLOATS if dtype.features <= browser.capabilities.features]
 
 
 def asking(device: Capabilities, able: Sequence[int]) -> Capabilities:

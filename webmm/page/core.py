@@ -44,8 +44,8 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.kernels.traffic": ("moved",),
     "webmm.kernels.subgroups": ("pinned",),
     "webmm.page.browser": (
-        *("adapter_of", "asking", "browser_of", "check_random", "first_able", "fitted", "introduced", "is_coarse"),
-        *("own_records", "refused", "spelled", "spellings", "stage_for"),
+        *("adapter_of", "asking", "browser_of", "check_random", "first_able", "fitted", "floats_of", "introduced"),
+        *("is_coarse", "own_records", "refused", "spelled", "spellings", "stage_for"),
     ),
     "webmm.page.documents": ("records_of",),
     "webmm.page.labels": ("size_of", "speed_of", "unit_of"),
@@ -53,6 +53,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.page.pieces": ("in_placed_pieces",),
     "webmm.page.products": ("matrix_product",),
     "webmm.page.stages": ("configurations", "offered"),
+    "webmm.page.subjects": ("label_of", "products", "rungs"),
     "webmm.wgsl.params": ("layout",),
     "webmm.problems.base": ("Extent", "check_floats"),
     "webmm.problems.elementwise": ("Elementwise",),
@@ -143,6 +144,7 @@ LATE: dict[str, tuple[Name, ...]] = {
         *(Name("webmm.foreign.guards", name) for name in ("GUARD", "UNTOUCHED", "strays")),
         Name("webmm.foreign.pasted", "pasted"),
     ),
+    "subjects.js": tuple(Name("webmm.page.subjects", name) for name in ("exhibited", "prepared")),
     "ops.js": tuple(Name("webmm.page.rows", name) for name in ("ROWS", "SHOWN", "FORMS", "FIELDS")),
 }
 OF_OPS = tuple(f"{op}.js" for op in LATE_OPS)  # the first of these

@@ -26,7 +26,7 @@ def index() -> dict[str, Any]:
         "ops": list(OPS),
         "late": list(LATE_OPS),
         "subjects": _subjects(),
-        "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny, "features": sorted(d.features)} for d in FLOATS},
+        "dtypes": {d.name: {"eps": d.eps, "tiny": d.tiny} for d in FLOATS},
         "tuned": _tuned(),
         "models": sorted(tables.shipped()),
     }
