@@ -1,7 +1,7 @@
 /** Bars and tables of records. Colours come from the style sheet. */
 
 import { bars, results } from "./bundle/core.js";
-import { byId, div, h, scrolled, span, table } from "./dom.js";
+import { byId, div, h, scrolled, span } from "./dom.js";
 
 /** @import { RunRecord } from "./webmm.js" */
 /** A `Step` of webmm/page/tables.py. @typedef {import("./bundle/core.js").Step} Step */
@@ -33,5 +33,5 @@ export function barChart(steps) {
 export function tableOf(records, caption) {
   const described = results(records);
   const more = span("narrow", `. Swipe the table for ${described.heads.slice(4).join(", ")}.`);
-  return div("card", h("p", { class: "hint" }, caption, more), scrolled(caption, table(described)));
+  return div("card", h("p", { class: "hint" }, caption, more), scrolled(caption, described));
 }

@@ -86,30 +86,9 @@ export function say(message, words, wrong = false) {
   message.classList.toggle("error", wrong);
 }
 
-/** What may be wider than the page. @param {string} label @param {Child} content */
-export const scrolled = (label, content) =>
-  h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": label }, content);
-
-/** A `Table` of webmm/page/tables.py. @param {import("./bundle/core.js").Table} described @param {string} [kind] its class */
-export function table({ heads, rows, caption }, kind = "") {
-  const head = heads.map((x) => (x === "" ? h("td") : h("th", { scope: "col" }, x)));
-  const lines = rows.map(({ name, about, cells, best, status, reason }) =>
-    h(
-      "tr",
-      { class: best && "best" },
-      h("th", { scope: "row" }, name, about && span("config", about)),
-      ...cells.map((x) => h("td", { class: "number" }, x)),
-      status && h("td", { colSpan: heads.length - 1, class: "reason" }, h("b", {}, status), ` ${reason}`),
-    ),
-  );
-  return h(
-    "table",
-    { class: kind },
-    caption && h("caption", {}, caption),
-    heads.length > 0 && h("thead", {}, h("tr", {}, ...head)),
-    h("tbody", {}, ...lines),
-  );
-}
+/** A table, which may be wider than the page. @param {string} label @param {import("./bundle/core.js").Table} table @param {string} [kind] its class */
+export const scrolled = (label, table, kind) =>
+  h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": label, innerHTML: table.html(kind) });
 
 /** The systems that browsers call otherwise. @type {Record<string, string>} */
 const SYSTEMS = { iPhone: "iOS", iPad: "iOS", CrOS: "ChromeOS", "Mac OS X": "macOS" };

@@ -10,8 +10,7 @@ declare const GPUTextureUsage: Readonly<Record<"STORAGE_BINDING", number>>;
 declare module "*/bundle/core.js" {
   type RunRecord = import("./records.js").RunRecord;
   type Task = { m: number; n: number; k: number; op?: string };
-  export type Row = { name: string; about: string; cells: string[]; best: boolean; status: string; reason: string };
-  export type Table = { heads: string[]; rows: Row[]; caption?: string };
+  export type Table = { heads: string[]; html: (kind?: string) => string };
   export type Step = { label: string; summary: string; follows: string; branch: string; href: string };
   type Python = import("./bundle.js").Python;
   export type Subject = {
@@ -62,13 +61,12 @@ declare module "*/bundle/panels.js" {
   type Python = import("./bundle.js").Python;
   type RunRecord = import("./records.js").RunRecord;
   type Run = { name: string; records: RunRecord[] };
-  type Row = import("./bundle/core.js").Row;
   type Table = import("./bundle/core.js").Table;
   export function ablation(
     changes: [words: string, alone: Python | null][],
     records: RunRecord[],
     label: string,
-  ): Row[];
+  ): Table;
   export function best_of(records: RunRecord[]): string;
   export function best_so_far(records: RunRecord[]): string;
   export function change(wgsl: string): string;

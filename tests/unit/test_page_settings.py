@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import defaultdict
 from dataclasses import asdict, dataclass, replace
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -97,6 +98,31 @@ def test_an_excerpt_has_the_corners_of_a_matrix() -> None:
     assert set(table.rows[6].cells) == {"…"}
 
 
+def test_texts_of_records_are_no_html_of_a_table() -> None:
+    elements: list[tuple[str, list[tuple[str, str | None]]]] = []
+    texts: list[str] = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attributes: elements.append((tag, attributes))  # type: ignore[method-assign]
+    parser.handle_data = texts.append  # type: ignore[method-assign]
+    bad = "</td><img src=x onerror='alert(1)'>\" & \"&lt;"
+    ok, failed = tables.Row(bad, bad, (bad,), best=True), tables.Row(bad, bad, (), status=bad, reason=bad)
+    parser.feed(tables.Table(("", bad), (ok, failed), bad).html("matrix"))
+    parser.close()
+    assert "".join(texts).split(bad) == [*[""] * 8, " ", ""]
+    row = ("tr", []), ("th", [("scope", "row")]), ("span", [("class", "config")])
+    assert elements == [
+        *(("table", [("class", "matrix")]), ("caption", []), ("thead", []), ("tr", []), ("td", [])),
+        *(
+            ("th", [("scope", "col")]),
+            ("tbody", []),
+            ("tr", [("class", "best")]),
+            *row[1:],
+            ("td", [("class", "number")]),
+        ),
+        *(*row, ("td", [("colspan", "1"), ("class", "reason")]), ("b", [])),
+    ]
+
+
 def test_runs_on_the_same_problems_are_compared_and_else_those_of_the_same_kernels() -> None:
     new, sizes, same, others = (
         runs.Run(name, [record(kernel, m, gflops) for kernel, m, gflops in rows])
@@ -147,8 +173,8 @@ def test_gains_outcomes_and_changes_in_words() -> None:
 
 def test_changes_of_a_kernel_alone_and_together() -> None:
     base, first, both = (record("tile_2d", 8, gflops) for gflops in (2.0, 3.0, 4.0))
-    rows = runs.ablation([("tm 4 → 2", Tile2D(tm=2)), ("wx 16 → 8", None)], [base, first, both], "tile_2d")
-    assert [(row.name, row.cells) for row in rows] == [
+    table = runs.ablation([("tm 4 → 2", Tile2D(tm=2)), ("wx 16 → 8", None)], [base, first, both], "tile_2d")
+    assert [(row.name, row.cells) for row in table.rows] == [
         ("tile_2d", ("2 GFLOP/s", "1 ×")),
         ("tm 4 → 2", ("3 GFLOP/s", "1.5 ×")),
         ("wx 16 → 8", ("", "impossible alone")),

@@ -116,14 +116,15 @@ def test_tune_takes_whole_numbers_only(page) -> None:
         page.fill(f"#tune-{field}", good)
 
 
-def test_tune_accepts_names_of_object_members(page) -> None:
+def test_tune_accepts_names_of_object_members_and_elements(page) -> None:
     show(page, "tune")
-    named = {**VALID, "op": "constructor", "config": {"toString": 1, "bm": 8}}
+    named = {**VALID, "op": "constructor", "kernel": "<img src=x>", "config": {"toString": 1, "bm": 8}}
     upload(page, "#tune-import", "named.json", as_document(named).encode())
     wait_text(page, "#tune-message", "1 result of some")
     table = page.inner_text("#compare table")
     assert "GFLOP/s" in table
     assert "native code" not in table
+    assert "<img src=x>" in table
     assert "Only one run so far" in page.inner_text("#compare")
     assert page.locator("#compare thead th").count() == 2
 

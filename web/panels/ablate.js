@@ -1,7 +1,7 @@
 /** What the sliders' changes of a stage gain on this device: each alone, and all together. */
 
 import { ablation as gains, changes as changesOf } from "../bundle/panels.js";
-import { all, byId, table } from "../dom.js";
+import { all, byId, h } from "../dom.js";
 
 /** @import { Kernel, RunRecord } from "../webmm.js" */
 
@@ -20,7 +20,7 @@ export function ablation(app, measured) {
     const tell = (/** @type {string | Node} */ words) => isShown() && result.replaceChildren(words);
     const compare = async () => {
       const records = await measured(kernels, ({ label }) => tell(`Measuring ${label}`));
-      tell(table({ heads: [], rows: gains(changes, records, standard.label) }));
+      tell(h("div", { innerHTML: gains(changes, records, standard.label).html() }));
     };
     const start = () => app.attempt(run, result, compare);
     result.replaceChildren();

@@ -1,7 +1,7 @@
 /** A comparison of two runs, such as this browser and Python on the same machine. */
 
 import { compared, hint, likely } from "../bundle/panels.js";
-import { all, byId, options, scrolled, table } from "../dom.js";
+import { all, byId, options, scrolled } from "../dom.js";
 
 /** @param {import("../main.js").App} app */
 export function comparison(app) {
@@ -21,7 +21,7 @@ export function comparison(app) {
   function show() {
     byId("compare-hint").textContent = hint(app.runs);
     const [a, b] = [app.runs[left.selectedIndex], app.runs[right.selectedIndex]];
-    const tables = a && b ? [scrolled("Two runs side by side", table(compared(a, b)))] : [];
+    const tables = a && b ? [scrolled("Two runs side by side", compared(a, b))] : [];
     byId("compare-table").replaceChildren(...tables);
   }
 }

@@ -2,7 +2,7 @@
 
 import { check_random, duration, exponent, figures } from "../bundle/core.js";
 import { excerpt } from "../bundle/panels.js";
-import { all, bind, button, byId, div, download, h, say, scrolled, span, table } from "../dom.js";
+import { all, bind, button, byId, div, download, h, say, scrolled, span } from "../dom.js";
 import { Matrix, ProblemError, inWords, parseCsv, parseNpy, toCsv, toNpy } from "../webmm.js";
 
 /** @import { App } from "../main.js" */
@@ -41,10 +41,10 @@ export function show(app, message, result, of) {
   saving.append(button("Download CSV", () => download(`${file}.csv`, toCsv(c), "text/csv"), { id: "download-csv" }));
   const values = c.floats();
   const element = (/** @type {number} */ i, /** @type {number} */ j) => values[i * c.columns + j];
-  const numbers = table(excerpt(element, c.rows, c.columns, name), "matrix");
+  const numbers = excerpt(element, c.rows, c.columns, name);
   result.replaceChildren(
     h("figure", { class: "card" }, h("figcaption", {}, `${name} as a heat map`), heatMap(c, name)),
-    div("card", scrolled(`Numbers of ${name}`, numbers), checked, saving),
+    div("card", scrolled(`Numbers of ${name}`, numbers, "matrix"), checked, saving),
   );
 }
 

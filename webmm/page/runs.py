@@ -136,7 +136,7 @@ def speed_on(records: Sequence[Record], kernel: Kernel[Any], problem: Problem) -
     return None
 
 
-def ablation(changes: Sequence[tuple[str, object]], records: Sequence[Record], label: str) -> list[Row]:
+def ablation(changes: Sequence[tuple[str, object]], records: Sequence[Record], label: str) -> Table:
     """Return what each change of a kernel gains, and all together if there are several.
 
     `changes` are those of `settings.changes()`, `records` those of the kernel called `label`, of each change alone that
@@ -156,7 +156,7 @@ def ablation(changes: Sequence[tuple[str, object]], records: Sequence[Record], l
     for both in others:
         rows.append(Row("all together", "", (_speed(both), _times(_gain(both, base)))))
         rows.append(Row("expected if independent", "", ("", _times(math.prod(gains)))))
-    return rows
+    return Table((), rows)
 
 
 def _gain(record: Record, base: Record) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 
 from webmm.engine.timing import duration
 from webmm.kernels import STAGES, branch
+from webmm.learn.drawings.svg import escaped
 from webmm.measure.records import Record
 from webmm.page.labels import size_of, speed_of, unit_of
 from webmm.text import exponent, figures, percent
@@ -32,6 +33,16 @@ class Row:
     status: str = ""
     reason: str = ""
 
+    def html(self, columns: int) -> str:
+        """Return the line as HTML, for a table of so many columns."""
+        about = f'<span class="config">{escaped(self.about)}</span>' if self.about else ""
+        cells = "".join(f'<td class="number">{escaped(cell)}</td>' for cell in self.cells)
+        if self.status:
+            words = f"<b>{escaped(self.status)}</b> {escaped(self.reason)}"
+            cells = f'{cells}<td colspan="{columns - 1}" class="reason">{words}</td>'
+        kind = ' class="best"' if self.best else ""
+        return f'<tr{kind}><th scope="row">{escaped(self.name)}{about}</th>{cells}</tr>'
+
 
 @dataclass(frozen=True)
 class Table:
@@ -40,6 +51,14 @@ class Table:
     heads: Sequence[str]
     rows: Sequence[Row]
     caption: str = ""
+
+    def html(self, kind: str = "") -> str:
+        """Return the table as HTML, of a class. Its texts, which may be of anybody's records, are escaped."""
+        heads = "".join(f'<th scope="col">{escaped(each)}</th>' if each else "<td></td>" for each in self.heads)
+        caption = f"<caption>{escaped(self.caption)}</caption>" if self.caption else ""
+        head = f"<thead><tr>{heads}</tr></thead>" if self.heads else ""
+        lines = "".join(row.html(len(self.heads)) for row in self.rows)
+        return f'<table class="{kind}">{caption}{head}<tbody>{lines}</tbody></table>'
 
 
 def excerpt(element: Callable[[int, int], float], rows: int, columns: int, name: str) -> Table:
