@@ -5,12 +5,10 @@ import { size_of } from "../bundle/core.js";
 import { intensity, legend, owner_of, pictured } from "../bundle/drawings.js";
 import { choices, nearest, outcome, speed_on } from "../bundle/panels.js";
 import { all, bind, byId, h, numbered, options, span } from "../dom.js";
-import { ablation } from "./ablate.js";
 import { chapterView } from "./chapter.js";
 import { codeView } from "./code.js";
-import { stepsView } from "./steps.js";
 import { choosing, products } from "./subjects.js";
-import { trafficView } from "./traffic.js";
+import { ablation, stepsView, trafficView } from "./views.js";
 
 /** @import { Kernel, Python, RunRecord, Tunable } from "../webmm.js" */
 /** @import { Subject } from "./subjects.js" */

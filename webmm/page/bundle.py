@@ -32,8 +32,8 @@ from webmm.page.script.program import Program
 # Loaded on demand: files of the bundle that the service worker does not fetch in advance either …
 ON_DEMAND = ("bundle/models/", "bundle/templates/", "bundle/translated/", "bundle/cases/", "bundle/learn/")
 PANELS = (  # of the page, and parts of them
-    *("multiply", "matrices", "form", "options", "large", "explain", "known", "code", "traffic"),
-    *("own", "tune", "compare", "help", "report", "chapter", "steps", "ablate"),
+    *("multiply", "matrices", "form", "options", "large", "explain", "known", "code", "views"),
+    *("own", "tune", "compare", "help", "report", "chapter"),
 )
 LAZY = (  # … and modules.
     *(*ON_DEMAND, "bundle/ladders.js", *(f"bundle/{name}" for name in core.LATE)),
