@@ -259,7 +259,7 @@ def classes() -> Any:
         list(block.parts()),
         Block.square(4).area,
         other.depth,
-        dataclasses.asdict(other)["name"],
+        vars(other)["name"],
         [f.name for f in dataclasses.fields(Block)],
         block.corner + other.corner,
         Block.sides,

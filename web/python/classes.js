@@ -1,7 +1,7 @@
 /** Python's classes, dataclasses, and calls with keyword arguments. */
 
 import { WebmmError } from "../errors.js";
-import { AttributeError, Dict, PyObject, TypeError_, isObject } from "./values.js";
+import { AttributeError, Dict, PyObject, TypeError_ } from "./values.js";
 
 /** A field of a dataclass. @param {string} name @param {any} [value] its default, undefined if it is required @param {Record<string, any>} [metadata] @param {{keyword?: boolean, init?: boolean, hint?: any, factory?: () => any}} [more] `hint` is what its annotation says besides the type */
 export function field(name, value, metadata = {}, more = {}) {
@@ -58,8 +58,6 @@ export const dataclasses = {
   MISSING: undefined,
   /** @param {any} x @returns {Field[]} */
   fields: (x) => x.__fields__ ?? x.constructor.__fields__,
-  /** @param {any} x @returns {Dict} */
-  asdict: (x) => new Dict(Object.entries(x).map(([name, value]) => [name, plain(value)])),
   /** @param {any} x @param {Dict | Record<string, any>} [changes] */
   replace(x, changes = {}) {
     const cls = x.constructor;
@@ -68,13 +66,6 @@ export const dataclasses = {
     return new cls(...given);
   },
 };
-
-/** @param {any} x @returns {any} */
-function plain(x) {
-  if (Array.isArray(x)) return x.map(plain);
-  if (x instanceof Dict) return new Dict([...x].map(([key, value]) => [key, plain(value)]));
-  return isObject(x) && x.constructor.__fields__.length ? dataclasses.asdict(x) : x;
-}
 
 // Calls
 

@@ -8,7 +8,6 @@ This module is in the translated subset (docs/page.md).
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -82,7 +81,7 @@ def _buffer(extent: Any, places: dict[str, tuple[str, str]], sized: bool) -> dic
 def _scratch(kernel: Kernel[Any], problem: Problem, sized: bool) -> Iterator[dict[str, Any]]:
     rules = kernel.scratch_rule(problem)
     for each in kernel.scratch(problem):
-        yield {**(dataclasses.asdict(each) if sized else {"name": each.name}), "rule": rules.get(each.name)}
+        yield {**(vars(each) if sized else {"name": each.name}), "rule": rules.get(each.name)}
 
 
 def _contract(shader: Shader, kernel: Kernel[Any], problem: Problem) -> Iterator[str]:

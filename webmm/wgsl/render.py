@@ -87,7 +87,7 @@ class Shader:
             "dialect": self.dialect,
             "entry_point": ENTRY_POINT,
             "wgsl": self.wgsl,
-            "bindings": [dataclasses.asdict(binding) for binding in self.bindings],
+            "bindings": [dict(vars(binding)) for binding in self.bindings],
             "params": {
                 "size": params.size,
                 "members": [{"name": m.name, "type": m.type, "offset": m.offset} for m in params.members],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +23,7 @@ class RowsParams(ReduceParams):
     @classmethod
     def of(cls, p: Normalisation) -> RowsParams:  # type: ignore[override]
         """Return the uniform for the problem `p`."""
-        return cls(**dataclasses.asdict(ReduceParams.of(p)), epsilon=p.epsilon)
+        return cls(**vars(ReduceParams.of(p)), epsilon=p.epsilon)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ INSTANCES = {  # what `isinstance(x, …)` asks, which is written where it is ca
 RENAMED = {"iter": "iterator", "TypeError": "TypeError_"}  # `$.iter` returns the iterable of a loop
 
 MODULES: dict[ModuleType, tuple[str, ...]] = {
-    dataclasses: ("MISSING", "asdict", "fields", "replace"),
+    dataclasses: ("MISSING", "fields", "replace"),
     itertools: ("product",),
     math: ("ceil", "exp", "floor", "inf", "isfinite", "isnan", "log", "log2", "nan", "prod", "sqrt"),
     numpy: ("ceil", "exp", "log", "maximum", "minimum"),  # of numbers
