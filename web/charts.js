@@ -1,6 +1,6 @@
 /** Bars and tables of records. Colours come from the style sheet. */
 
-import { bars, results } from "./bundle/core.js";
+import { bars, empty_bars, results } from "./bundle/core.js";
 import { byId, div, h, scrolled, span } from "./dom.js";
 
 /** @import { RunRecord } from "./webmm.js" */
@@ -8,20 +8,16 @@ import { byId, div, h, scrolled, span } from "./dom.js";
 
 /** Show a bar for each stage. @param {Step[]} steps of a ladder that waits @returns what shows its records as they arrive */
 export function barChart(steps) {
-  const rows = steps.map(({ label, summary, branch, href }) => {
-    const inward = branch.replaceAll(" ", "\u2002");
-    const name = h("span", { class: "name", title: summary }, inward, h("a", { href }, label));
-    return h("li", { "data-kernel": label }, name, span("track", span("bar")), span("value"), span("note"));
-  });
-  byId("ladder-bars").replaceChildren(...rows);
+  const list = byId("ladder-bars");
+  list.innerHTML = empty_bars(steps);
   draw([], "waiting");
   return draw;
 
   /** @param {RunRecord[]} records of one size, in the order of the stages @param {"waiting" | "running" | "finished"} state */
   function draw(records, state) {
     for (const [i, { status, value, share, note }] of bars(records, steps, state).entries()) {
-      const [, { firstElementChild: bar }, figure, words] = rows[i].children;
-      rows[i].dataset.status = status;
+      const [, { firstElementChild: bar }, figure, words] = list.children[i].children;
+      /** @type {HTMLElement} */ (list.children[i]).dataset.status = status;
       /** @type {HTMLElement} */ (bar).style.setProperty("--share", String(share));
       figure.textContent = value;
       words.textContent = note;

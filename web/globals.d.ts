@@ -39,6 +39,7 @@ declare module "*/bundle/core.js" {
     steps: Step[],
     state: "waiting" | "running" | "finished",
   ): { status: string; share: number; value: string; note: string }[];
+  export function empty_bars(steps: Step[]): string;
   export function explained(records: RunRecord[]): string;
   export function fastest(records: RunRecord[]): RunRecord | null;
   export function found(records: RunRecord[], steps: Step[], stopped: boolean): string;

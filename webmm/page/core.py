@@ -64,7 +64,7 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.measure.records": ("Record", "status_of"),
     "webmm.measure.verify": ("Wrong", "excess"),
     "webmm.measure.roofline": ("BINDINGS", "measure"),
-    "webmm.page.tables": ("bars", "explained", "fastest", "found", "hero", "results", "to_keep"),
+    "webmm.page.tables": ("bars", "empty_bars", "explained", "fastest", "found", "hero", "results", "to_keep"),
     "webmm.text": ("exponent", "figures", "nbytes"),
     "webmm.wgsl.render": ("ENTRY_POINT", "params_bytes", "render", "tidy"),
 }

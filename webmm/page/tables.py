@@ -99,6 +99,18 @@ def step(op: str, name: str, label: str, summary: str, dtype: str) -> Step:
     return Step(label, stage.summary, stage.follows, branch(name, op), f"#explain/{op}/{name}")
 
 
+def empty_bars(steps: Sequence[Step]) -> str:
+    """Return the lines of a ladder as HTML, whose bars, values and notes are empty."""
+    lines = []
+    for each in steps:
+        label, inward = escaped(each.label), each.branch.replace(" ", "\u2002")
+        link = f'{inward}<a href="{escaped(each.href)}">{label}</a>'
+        name = f'<span class="name" title="{escaped(each.summary)}">{link}</span>'
+        bar = '<span class="track"><span class="bar"></span></span>'
+        lines.append(f'<li data-kernel="{label}">{name}{bar}<span class="value"></span><span class="note"></span></li>')
+    return "".join(lines)
+
+
 @dataclass(frozen=True)
 class Bar:
     """What a bar of a ladder shows: its length is a share of the longest."""
