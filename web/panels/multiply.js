@@ -2,7 +2,6 @@
 
 import { FORMS } from "../bundle/ops.js";
 import { all, bind, byId, options as listed, say } from "../dom.js";
-import { dataclasses } from "../python.js";
 import { Checker, Matrix, errorBound, problemOf } from "../webmm.js";
 import { operand, show, timed, transposed } from "./matrices.js";
 import { productOptions } from "./options.js";
@@ -55,12 +54,9 @@ export function setup(app, root) {
     const checker = new Checker(left.as(dtype), right.as(dtype), rounding, epilogue);
     const error = await checker.error(c);
     const bound = errorBound(problem.k, c.dtype, rounding, epilogue?.activation);
-    const { core, choices } = device;
-    const { alpha = 1, per: bias = "", activation = "" } = epilogue ?? {};
-    const [out_dtype, precision] = [core.dtype_of(c.dtype), asked.precision ?? "highest"];
-    const more = { out_dtype, precision, alpha, bias, activation };
-    const finished = dataclasses.replace(bundle.problem(problem), more);
-    const how = `by ${device.choose(core.attainable(finished, choices.described)).label} in ${took}`;
+    const { alpha = 1, per = "", activation = "" } = epilogue ?? {};
+    const given = [c.dtype, asked.precision ?? "highest", alpha, per, activation, device.choices.described];
+    const how = `by ${device.choose(device.core.finished(bundle.problem(problem), ...given)).label} in ${took}`;
     const scale = epilogue ? "(|alpha||A||B| + |bias|)" : "|A||B|";
     show(app, message, result, { c, how, scope: checker.scope, error, bound, scale });
   }

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from webmm.choose import candidates, nothing_for
+from webmm.choose.gemm import attainable
 from webmm.choose.model import Model
 from webmm.choose.tuned import engine_of_record, refusal
-from webmm.dtypes import FLOATS
+from webmm.dtypes import FLOATS, dtype_of
 from webmm.errors import ProblemError, UnsupportedError
 from webmm.kernels import kernel_class
 from webmm.kernels.base import Capabilities, Kernel, MatrixShape
@@ -21,6 +22,7 @@ from webmm.kernels.subgroups import SIZES, assured
 from webmm.measure.records import Record
 from webmm.page.stages import light
 from webmm.problems.base import Problem
+from webmm.problems.gemm import Gemm
 from webmm.text import nbytes
 from webmm.wgsl.render import MATRIX_UNITS
 
@@ -158,6 +160,14 @@ def browser_of(
     assumed = "discrete" if vendor.lower() == "nvidia" else "other"
     info = Info(vendored, adapter.driver, kind if kind == "cpu" else assumed)
     return Browser(info, Engine(engine_of_record(adapter.engine)), able, reported)
+
+
+def finished(
+    problem: Gemm, out_dtype: str, precision: str, alpha: float, bias: str, activation: str, browser: Any
+) -> Gemm:
+    """Return the problem of a product with this type of result, precision and epilogue, for the choice of a kernel."""
+    more = {"precision": precision, "alpha": alpha, "bias": bias, "activation": activation}
+    return attainable(replace(problem, out_dtype=dtype_of(out_dtype), **more), browser)  # type: ignore[arg-type]
 
 
 def floats_of(browser: Browser) -> list[str]:

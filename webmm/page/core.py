@@ -28,7 +28,6 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.calls.product": ("multiplied",),
     "webmm.calls.reduce": ("reduced",),
     "webmm.choose": ("candidates",),
-    "webmm.choose.gemm": ("attainable",),
     "webmm.choose.limits": ("dispatch_limits", "moving_limits"),
     "webmm.choose.tables": ("model_of",),
     "webmm.choose.tuned": ("refusal",),
@@ -44,8 +43,8 @@ EXPORTS: dict[str, tuple[str, ...]] = {
     "webmm.kernels.traffic": ("moved",),
     "webmm.kernels.subgroups": ("pinned",),
     "webmm.page.browser": (
-        *("adapter_of", "asking", "browser_of", "check_random", "first_able", "fitted", "floats_of", "introduced"),
-        *("is_coarse", "own_records", "refused", "spelled", "spellings", "stage_for"),
+        *("adapter_of", "asking", "browser_of", "check_random", "finished", "first_able", "fitted", "floats_of"),
+        *("introduced", "is_coarse", "own_records", "refused", "spelled", "spellings", "stage_for"),
     ),
     "webmm.page.documents": ("records_of",),
     "webmm.page.labels": ("size_of", "speed_of", "unit_of"),
