@@ -14,15 +14,21 @@ import pytest
 from webmm import text
 from webmm.arguments import views
 from webmm.arguments.arrays import Layout
+from webmm.cases import OPS
+from webmm.cases.base import Exhibit
 from webmm.dtypes import F16
 from webmm.errors import ProblemError
+from webmm.kernels import STAGES
 from webmm.kernels.gemm.matrix_unit import MatrixUnit
 from webmm.kernels.gemm.naive import Naive
 from webmm.kernels.gemm.pipelined import Pipelined
+from webmm.kernels.gemm.subgroup import Subgroup
 from webmm.kernels.gemm.tile_2d import Tile2D
+from webmm.kernels.quantized.packed import Packed
 from webmm.measure.records import SCHEMA, Record
-from webmm.page import documents, runs, settings, stages, tables, traffic
-from webmm.page.browser import adapter_of, browser_of, first_able
+from webmm.page import documents, rows, runs, settings, stages, subjects, tables, traffic
+from webmm.page.browser import Browser, adapter_of, browser_of, first_able
+from webmm.page.stages import light
 from webmm.problems.gemm import gemm
 
 ABOUT = {"dtype": "float32", "engine": "e", "adapter": "a", "backend": "", "driver": "", "version": ""}
@@ -288,3 +294,47 @@ def test_a_document_is_read_as_a_whole_or_refused() -> None:
     ]:
         with pytest.raises(ProblemError, match=words):
             documents.records_of(document)
+
+
+def on_browser(**said: str) -> Browser:
+    """Return a browser's device, whose subgroups have 32 lanes; of software unless `description` names a GPU."""
+    adapter = adapter_of(defaultdict(str, {"vendor": "x", "description": "SwiftShader", **said}), "Firefox/141.0")
+    return browser_of(adapter, (32, 32), defaultdict(lambda: 2**27), frozenset({"subgroups"}), [])
+
+
+def test_products_are_as_large_as_is_quick() -> None:
+    shown = subjects.products(on_browser())
+    assert shown.first in shown.stages
+    assert [step.label for step in shown.steps] == shown.stages
+    assert (shown.sizes[0], shown.sizes[-1]) == (("64", "64³"), ("333×257×129", "333×257×129"))
+    assert [shown.sizes[place][0] for place in shown.usual(0)] == ["256", "128"]
+    assert [shown.sizes[shown.usual(gflops)[0]][0] for gflops in (0.1, 2.0, 1e3, 1e9)] == ["128", "256", "2048", "4096"]
+    assert [subjects.products(on_browser(description="Arc")).usual(0)[i] for i in (0, 1)] == [4, 4]
+    problem = shown.problem("333×257×129", "float32")
+    assert problem.sizes[:3] == (333, 257, 129)
+    assert [kernel.name for kernel in shown.kernels(problem)] == shown.stages
+    assert shown.kernel("tile_2d", problem) == light(Tile2D)
+
+
+def test_a_prepared_ladder_has_the_first_kernel_of_each_label_that_can_run() -> None:
+    problems = [gemm(8, 8, 8), gemm(9, 8, 8), gemm(8, 8, 8, dtype="float16")]
+    wide, narrow = Subgroup(lanes=64), Subgroup(lanes=32)
+    kernels = [[Naive(), wide, narrow]] * len(problems)
+    shown = subjects.prepared(problems, kernels, ("tile_2d", "naive"), on_browser())
+    assert (shown.op, shown.dtypes, shown.usual(0)) == ("gemm", ["float32"], (1, 0))  # float16 is missing here
+    assert shown.sizes == [("8³", "8³"), ("9×8×8", "9×8×8")]
+    assert shown.problem("9×8×8", "float32") is problems[1]
+    assert shown.stages == ["naive", "subgroup", "tile_2d"]
+    assert shown.kernels(problems[0]) == [Naive(), narrow]
+    assert shown.kernel("tile_2d", problems[0]) == Tile2D()
+    assert subjects.label_of(Packed(dot="emulated")) == "packed emulated"
+
+
+def test_an_exhibit_has_the_sizes_of_its_kind_of_adapter() -> None:
+    exhibit = Exhibit("Softmax", {"gpu": ((4, 4, 1),), "cpu": ((2, 64, 1), (3, 64, 1))})
+    row = OPS["normalise"]
+    shown = subjects.exhibited(rows.Shown("normalise", exhibit, True), row, on_browser())
+    assert shown.stages == list(STAGES["normalise"])
+    assert [words for _, words in shown.sizes] == ["2×64", "3×64"]
+    assert shown.problem("1", "float32").sizes[:2] == (3, 64)
+    assert (shown.dtypes, shown.usual(5.0)) == (["float32"], (1, 0))
