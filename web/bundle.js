@@ -5,7 +5,7 @@ import { ConfigError, WebmmError, inWords } from "./errors.js";
 import { Kernel } from "./kernels.js";
 import { Dict, PyObject, call, dataclasses, json, provide } from "./python.js";
 import { spelled } from "./text.js";
-import { added, filledIn, render } from "./templates.js";
+import { filledIn, render } from "./templates.js";
 
 /** @import { Config, Problem, RunRecord } from "./webmm.js" */
 /** The translated Python modules: the exports of bundle/core.js. @typedef {any} Core */
@@ -118,11 +118,6 @@ export class Bundle {
   async row(op, variant = "") {
     const cls = (await this.module("ops.js")).ROWS.get(op);
     return Object.assign(new cls(), { variant: variant || (cls.variants[0] ?? "") });
-  }
-
-  /** The loaded templates, as paths below the bundle's folder. */
-  get loaded() {
-    return added();
   }
 
   /** @param {Python} kernel @param {Python} problem @param {boolean} [pinned] whether it asks for its size of subgroups @returns {Promise<any>} the translated `Shader`, in the dialect of browsers */

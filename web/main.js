@@ -4,6 +4,7 @@ import { byId, h, markup, options, say, systemName } from "./dom.js";
 import { Bench, Operands } from "./bench.js";
 import { once } from "./engine/guard.js";
 import { fromFragment, fromJson, toJson } from "./records.js";
+import { added } from "./templates.js";
 import { Device, DeviceLostError, Matrix, NoAdapterError, UnsupportedError, inWords } from "./webmm.js";
 
 /** @import { RunRecord, Roofline } from "./webmm.js" */
@@ -243,15 +244,14 @@ function showLoss(reason) {
   document.body.classList.add("lost");
 }
 
-/** @param {App} app */
-async function keepOffline(app) {
+async function keepOffline() {
   const { serviceWorker } = navigator;
   if (!serviceWorker || !isSecureContext || LOOPBACK.test(location.hostname)) return;
   const kept = new Promise((resolve) => serviceWorker.addEventListener("message", resolve, { once: true }));
   await serviceWorker.register("sw.js");
   const { active } = await serviceWorker.ready;
   // Files that were loaded before the service worker was active are cached now; it caches the others itself.
-  active?.postMessage(app.bundle.loaded.map((path) => `bundle/${path}`));
+  active?.postMessage(added().map((path) => `bundle/${path}`));
   await kept;
   byId("offline").textContent = "This page now also opens offline, with the shaders that you have run.";
 }
@@ -284,7 +284,7 @@ async function start() {
       byId("hero-caption").textContent = `the first product failed: ${inWords(error)}`;
   }
   document.body.dataset.ready = "true";
-  await keepOffline(app).catch(() => {}); // without a service worker the page works, but only online
+  await keepOffline().catch(() => {}); // without a service worker the page works, but only online
 }
 
 /** @param {App} app */
