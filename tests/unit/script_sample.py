@@ -10,7 +10,7 @@ import operator
 import re
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
@@ -329,13 +329,20 @@ def _later(x: int) -> int:
     return slow(x) if x < 3 else _later(x - 1)
 
 
+def _passed(compute: Callable[[int], int], x: int) -> int:
+    return compute(x) + 1
+
+
 def waiting() -> Any:
-    """Functions that wait, directly and through others, in loops, comprehensions and functions within functions."""
+    """Functions that wait, directly and through others, in loops, comprehensions and functions within functions.
+
+    One of these is passed to a function that calls it.
+    """
 
     def twice(x: int) -> int:
         return slow(slow(x))
 
-    total = 0
+    total = _passed(twice, 2)
     for x in range(3):
         total += _later(x) if slow(x) > 1 else 10
     return total, [twice(x) for x in range(4) if x], tuple(slow(x) for x in (5, 6)), max(slow(1), 1), _later(5)
