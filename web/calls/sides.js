@@ -36,6 +36,7 @@ async function assign(call, target, data) {
 const OF_CALLS = {
   arranged,
   assign,
+  at_index: (call, x, index) => laidOut(x, call.core.sliced(x, index)),
   beside: async (call, x, ...operands) =>
     x instanceof HostArray && isResident(...operands) ? call.device.array(x) : x,
   binding_of: ({ core, device }) => core.dispatch_limits(device.choices.described).binding,
@@ -49,7 +50,6 @@ const OF_CALLS = {
   kept: (_, x) => x,
   on_host: async (call, x) => (x instanceof HostArray ? x : call.read(x)),
   owned: (call, x) => (x instanceof DeviceArray ? call.own(x) : x),
-  part_at: (call, x, index) => laidOut(x, call.core.sliced(x, index)),
   permuted: (call, x, axes) => laidOut(x, call.core.transposed(x, axes)),
   spread: (call, x, shape) => laidOut(x, call.core.broadcast(x, shape)),
 };

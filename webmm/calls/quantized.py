@@ -20,7 +20,7 @@ from webmm.calls.devices import Devices
 from webmm.calls.executor import Data
 from webmm.calls.operands import Operandish, Temporaries, opened, returned
 from webmm.calls.planned import planned
-from webmm.calls.sides import beside, in_pieces, is_resident, kept, labelled, no_terms, part_at
+from webmm.calls.sides import at_index, beside, in_pieces, is_resident, kept, labelled, no_terms
 from webmm.calls.views import readable, rows_of
 from webmm.cut.streams import BATCH
 from webmm.dtypes import DType, dtype_of
@@ -121,7 +121,7 @@ def quantized_product(
     for index in itertools.product(*(range(length) for length in batch)):
         own = [_of_matrix(call, x, shape, index) for x, shape in zip(given, shapes, strict=True)]
         left, right = [_of_matrix(call, x, x.shape[:-2], index) for x in (a, b)]
-        _multiply(call, left, right, scheme(*own), part_at(call, host, index))
+        _multiply(call, left, right, scheme(*own), at_index(call, host, index))
     return beside(call, host, a, b)
 
 
@@ -133,7 +133,7 @@ def _of_matrix(call: Temporaries, x: Any, batch: Shape, index: tuple[int, ...]) 
     if broadcast_shape(own, batch) != batch or len(own) > len(batch):
         raise ProblemError(f"a scale or zero point of shape {x.shape} does not fit the batch {batch} of its operand")
     places = index[len(index) - len(own) :]
-    return part_at(call, x, tuple(0 if length == 1 else i for length, i in zip(own, places, strict=True)))
+    return at_index(call, x, tuple(0 if length == 1 else i for length, i in zip(own, places, strict=True)))
 
 
 def _multiply(call: Temporaries, a: Data, b: Data, scheme: Scheme, c: Data) -> None:

@@ -44,6 +44,12 @@ def assign(call: Temporaries, target: Data, data: Data) -> None:
         target[...] = data
 
 
+def at_index(call: Temporaries, x: Data, index: tuple[int, ...]) -> Data:
+    """Return the view of an array at an index of its first axes."""
+    del call
+    return x[index]
+
+
 def beside(call: Temporaries, x: Data, *operands: Data) -> Data:
     """Return `x`, on the device if one of the operands is there."""
     return x if isinstance(x, Array) or not is_resident(*operands) else call.device.array(x)
@@ -163,12 +169,6 @@ def owned(call: Temporaries, x: Data) -> Data:
     """Return an intermediate result, which JavaScript frees at the end of the call, and Python with its last use."""
     del call
     return x
-
-
-def part_at(call: Temporaries, x: Data, index: tuple[int, ...]) -> Data:
-    """Return the view of an array at an index of its first axes."""
-    del call
-    return x[index]
 
 
 def permuted(call: Temporaries, x: Data, axes: Sequence[int]) -> Data:
