@@ -82,18 +82,19 @@ def test_rows_larger_than_a_binding(device, used):
 
 
 def test_the_other_device_takes_over_after_a_loss(pair, used, monkeypatch):
-    compute, lost = pieces.in_pieces, threading.Event()
+    compute, lost = pieces._on_devices, threading.Event()
 
-    def after_a_loss(devices, *args, **kwargs):
+    def after_a_loss(devices, *args):
         if devices == pair[1:]:
             pair[1].wgpu_device.destroy()
             lost.set()
         elif len(devices) == 1:
             lost.wait(60)
-        compute(devices, *args, **kwargs)
+        compute(devices, *args)
 
-    monkeypatch.setattr(pieces, "in_pieces", after_a_loss)
+    monkeypatch.setattr(pieces, "_on_devices", after_a_loss)
     np.testing.assert_array_equal(webmm.reduce(X, "max", 1, devices=pair), X.max(axis=1))
+    assert lost.is_set()
     assert pair[0] in used
 
 

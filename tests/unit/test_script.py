@@ -69,8 +69,7 @@ def test_every_construct_gives_the_same_result(folder: Path) -> None:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let JavaScript have a function that returns a promise."""
-    monkeypatch.setattr(names, "PROVIDED", (f"{SAMPLE}.slow",))
-    monkeypatch.setattr(waiting, "AWAITED", (f"{SAMPLE}.slow",))
+    monkeypatch.setattr(names, "AWAITED", (f"{SAMPLE}.slow",))
     waiting.waits.cache_clear()
     yield
     waiting.waits.cache_clear()

@@ -24,3 +24,12 @@ provide("webmm.calls.executor.piece_of", (x, axes, piece) => laidOut(x, layoutOf
 provide("webmm.page.pieces.store", async (/** @type {[Call, DeviceArray, Labelled, Piece]} */ ...[, x, whole, piece]) =>
   copyElements(x.shape, await x.read(), { ...layoutOf(whole.data, whole.axes, piece), data: whole.data.data }),
 );
+
+/** @param {Call} call @param {any[]} given */
+const inPlacedPieces = (call, ...given) => call.core.in_placed_pieces(call, ...given);
+provide("webmm.calls.pieces.in_placed_pieces", inPlacedPieces);
+provide(
+  "webmm.calls.pieces.in_pieces",
+  (/** @type {Call} */ call, /** @type {any} */ compute, /** @type {any[]} */ ...more) =>
+    inPlacedPieces(call, (/** @type {any[]} */ ...[, ...arrays]) => compute(...arrays), ...more),
+);

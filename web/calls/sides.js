@@ -58,11 +58,6 @@ const OTHERS = {
   /** @param {number[]} shape @param {any} dtype @param {number} value */
   filled: (shape, { name }, value) =>
     HostArray.from(new Float64Array(sizeOf(shape)).fill(value), { shape, dtype: name }),
-  /** @param {Call} call @param {(...arrays: DeviceArray[]) => any} compute @param {any[]} more */
-  in_pieces: (call, compute, ...more) =>
-    call.core.in_placed_pieces(call, (/** @type {any[]} */ ...[, ...arrays]) => compute(...arrays), ...more),
-  /** @param {Call} call @param {any[]} given */
-  in_placed_pieces: (call, ...given) => call.core.in_placed_pieces(call, ...given),
   is_resident: isResident,
   laid_out: laidOut,
   /** @param {Data} a @param {Data} b */

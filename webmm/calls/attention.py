@@ -29,17 +29,16 @@ from webmm.arguments.attention import (
 from webmm.arguments.products import check_stored_once
 from webmm.arguments.views import broadcast
 from webmm.calls.devices import Devices
-from webmm.calls.executor import Data
+from webmm.calls.executor import Data, labelled
 from webmm.calls.operands import Operandish, Temporaries, number, opened, returned
+from webmm.calls.pieces import in_placed_pieces
 from webmm.calls.planned import planned
 from webmm.calls.sides import (
     arranged,
     assign,
     converted,
     filled,
-    in_placed_pieces,
     is_resident,
-    labelled,
     laid_out,
     range_of,
     reshaped,

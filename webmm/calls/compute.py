@@ -66,7 +66,7 @@ def compute(
 
         if into.data.size:
             along = "".join(_letter(problem, axis) for axis in problem.cuttable)
-            in_pieces(temporary.devices, one, found, into, along, flops=problem.flops)
+            in_pieces(temporary, one, found, into, along, flops=problem.flops)
         return returned(into.data)
 
 

@@ -12,11 +12,12 @@ from webmm.arguments.arrays import element_of
 from webmm.arguments.elements import copy_of, link_of_arrays
 from webmm.arguments.products import check_operands
 from webmm.calls.devices import Devices
-from webmm.calls.executor import Data
+from webmm.calls.executor import Data, labelled
 from webmm.calls.expression import expressed
 from webmm.calls.operands import Operandish, Temporaries, opened, returned
+from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
-from webmm.calls.sides import dense, in_pieces, labelled, owned, reshaped
+from webmm.calls.sides import dense, owned, reshaped
 from webmm.choose.elementwise import COMPATIBLE
 from webmm.dtypes import F32
 from webmm.engine.device import Array, Device

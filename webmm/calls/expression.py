@@ -12,10 +12,11 @@ from webmm.arguments.arrays import element_of
 from webmm.arguments.elements import blocks, copy_of, expression_at, expression_for
 from webmm.arguments.elements import shape_of as shape_of
 from webmm.calls.devices import Devices
-from webmm.calls.executor import Data
+from webmm.calls.executor import Data, labelled
 from webmm.calls.operands import Operandish, Temporaries, opened, returned
+from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
-from webmm.calls.sides import binding_of, forward, in_pieces, labelled, spread
+from webmm.calls.sides import binding_of, forward, spread
 from webmm.dtypes import BOOL, COMPUTED, F32, I32, DType, dtype_of, names
 from webmm.engine.device import Array, Device
 from webmm.errors import ProblemError

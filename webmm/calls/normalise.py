@@ -10,8 +10,9 @@ from webmm.arguments.rows import axes_of, check_vector, ikj_shape, normalisation
 from webmm.calls.devices import Devices
 from webmm.calls.executor import Data, labelled
 from webmm.calls.operands import Operandish, Temporaries, number, opened, returned
+from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
-from webmm.calls.sides import from_start, in_pieces, reshaped
+from webmm.calls.sides import from_start, reshaped
 from webmm.calls.views import as_ikj
 from webmm.dtypes import DType
 from webmm.engine.device import Array, Device

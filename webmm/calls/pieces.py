@@ -27,7 +27,7 @@ LEAST_MOVED = 2**20  # bytes of operands and results for which another device is
 
 
 def in_pieces(
-    devices: list[Device],
+    call: Temporaries,
     compute: Callable[..., None],
     operands: Sequence[Labelled],
     result: Labelled,
@@ -38,6 +38,7 @@ def in_pieces(
 ) -> None:
     """Fill `result` by calls of `compute(*operands, result)` on pieces, cut along the axes with the letters `along`.
 
+    JavaScript has its own version (`web/calls/pieces.js`), which computes piece after piece (`webmm.page.pieces`).
     Letters of `along` and `each` that the result does not have are of no importance.
     `compute` queues the dispatches for a piece on the device of its arguments; with several devices, in several
     threads. No axis may be empty. Pieces have length 1 along the axes `each`. `flops` is the number of operations of
@@ -48,11 +49,11 @@ def in_pieces(
     def anywhere(_: Piece, *arrays: Array) -> None:
         compute(*arrays)
 
-    in_placed_pieces(devices, anywhere, operands, result, along, each=each, flops=flops)
+    in_placed_pieces(call, anywhere, operands, result, along, each=each, flops=flops)
 
 
 def in_placed_pieces(
-    devices: list[Device],
+    call: Temporaries,
     compute: Callable[..., None],
     operands: Sequence[Labelled],
     result: Labelled,
@@ -62,6 +63,18 @@ def in_placed_pieces(
     flops: int = 0,
 ) -> None:
     """As `in_pieces()`, for a `compute(piece, *operands, result)` that depends on where the piece is."""
+    _on_devices(call.devices, compute, operands, result, along, each, flops)
+
+
+def _on_devices(
+    devices: list[Device],
+    compute: Callable[..., None],
+    operands: Sequence[Labelled],
+    result: Labelled,
+    along: str,
+    each: str,
+    flops: int,
+) -> None:
     everything = [*operands, result]
     if len(devices) > 1 and _of(result, each + along) and sum(map(_nbytes, everything)) >= 2 * LEAST_MOVED:
         _divide(devices, compute, operands, result, along, each, flops)
@@ -91,7 +104,7 @@ def _divide(
     each: str,
     flops: int,
 ) -> None:
-    """Call `in_placed_pieces()` for a piece on each device, in proportion to the bytes that it can move."""
+    """Compute a piece on each device, in proportion to the bytes that it can move."""
     lengths = dict(zip(result.axes, result.data.shape, strict=True))
     axis = max(_of(result, each + along), key=lambda letter: lengths[letter])
 
@@ -104,7 +117,7 @@ def _divide(
             at = {letter: (first + starts[letter], last + starts[letter]) for letter, (first, last) in inner.at.items()}
             compute(Piece(piece.at | at), *arrays)
 
-        in_placed_pieces([device], there, within[:-1], within[-1], along, each=each, flops=part)
+        _on_devices([device], there, within[:-1], within[-1], along, each, part)
 
     def on_each(whole: Piece, devices: list[Device]) -> None:
         ranges = enumerate(proportional(lengths_of(whole)[axis], [BANDWIDTH[x.info.kind] for x in devices]))

@@ -17,10 +17,11 @@ from webmm.arguments.arrays import Shape, broadcast_shape, element_of, is_dense
 from webmm.arguments.products import quantized_of
 from webmm.arguments.quantized import check_zero_c, quantized_shape, result_dtype
 from webmm.calls.devices import Devices
-from webmm.calls.executor import Data
+from webmm.calls.executor import Data, labelled
 from webmm.calls.operands import Operandish, Temporaries, opened, returned
+from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
-from webmm.calls.sides import at_index, beside, in_pieces, is_resident, kept, labelled, no_terms
+from webmm.calls.sides import at_index, beside, is_resident, kept, no_terms
 from webmm.calls.views import readable, rows_of
 from webmm.cut.streams import BATCH
 from webmm.dtypes import DType, dtype_of

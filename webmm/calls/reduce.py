@@ -13,21 +13,11 @@ from webmm.arguments.rows import Axes, axes_of, k_at_once, of_nothing, reduced_d
 from webmm.arguments.views import broadcast
 from webmm.calls.devices import Devices
 from webmm.calls.doubles import add_up
-from webmm.calls.executor import Data
+from webmm.calls.executor import Data, labelled
 from webmm.calls.operands import Operandish, Temporaries, flag, opened, returned
+from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
-from webmm.calls.sides import (
-    beside,
-    converted,
-    filled,
-    in_pieces,
-    is_resident,
-    labelled,
-    laid_out,
-    range_of,
-    reshaped,
-    spread,
-)
+from webmm.calls.sides import beside, converted, filled, is_resident, laid_out, range_of, reshaped, spread
 from webmm.calls.views import each_as_ikj
 from webmm.choose.limits import most_at_once
 from webmm.dtypes import BOOL, F32, I32, MATRIX_DTYPES, DType, dtype_of

@@ -7,11 +7,12 @@ from typing import Any
 from webmm.arguments.arrays import element_of
 from webmm.arguments.elements import ROTATED, check_rotary, expression_for, pairs_of
 from webmm.calls.devices import Devices
-from webmm.calls.executor import Data
+from webmm.calls.executor import Data, labelled
 from webmm.calls.expression import LETTERS, evaluate
 from webmm.calls.operands import Operandish, Temporaries, flag, opened, returned
+from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
-from webmm.calls.sides import forward, in_pieces, is_resident, labelled, laid_out
+from webmm.calls.sides import forward, is_resident, laid_out
 from webmm.engine.device import Device
 from webmm.wgsl.compiler import REAL
 

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from webmm.arguments.arrays import Layout, Shape
-from webmm.calls import operands, pieces
-from webmm.calls.executor import Data, Labelled
-from webmm.calls.executor import labelled as labelled  # the same in both languages
+from webmm.calls import operands
+from webmm.calls.executor import Data
 from webmm.calls.operands import Temporaries
 from webmm.choose.limits import dispatch_limits
 from webmm.dtypes import DType
@@ -93,34 +92,6 @@ def from_start(call: Temporaries, x: Data) -> Data:
     """Return `x`, or a dense copy if it is on a device and does not fill a buffer from its start on."""
     del call
     return x.reshape(x.shape, copy=True) if isinstance(x, Array) and (x.offset or not x.contiguous) else x
-
-
-def in_pieces(
-    call: Temporaries,
-    compute: Callable[..., None],
-    operands: Sequence[Labelled],
-    result: Labelled,
-    along: str,
-    *,
-    each: str = "",
-    flops: int = 0,
-) -> None:
-    """Fill `result` by calls of `compute(*operands, result)`, as `webmm.calls.pieces.in_pieces()`."""
-    pieces.in_pieces(call.devices, compute, operands, result, along, each=each, flops=flops)
-
-
-def in_placed_pieces(
-    call: Temporaries,
-    compute: Callable[..., None],
-    operands: Sequence[Labelled],
-    result: Labelled,
-    along: str,
-    *,
-    each: str = "",
-    flops: int = 0,
-) -> None:
-    """As `in_pieces()`, for a `compute(piece, *operands, result)` that depends on where the piece is."""
-    pieces.in_placed_pieces(call.devices, compute, operands, result, along, each=each, flops=flops)
 
 
 def in_shape(call: Temporaries, x: Data, shape: Shape) -> Data:

@@ -16,10 +16,11 @@ from webmm.arguments.quantized import weighted_shape
 from webmm.arguments.views import broadcast
 from webmm.calls.devices import Devices
 from webmm.calls.elementwise import activation_on
-from webmm.calls.executor import Data
+from webmm.calls.executor import Data, labelled
 from webmm.calls.operands import Operandish, Temporaries, opened, operands_of, returned
+from webmm.calls.pieces import in_pieces
 from webmm.calls.planned import planned
-from webmm.calls.sides import in_pieces, labelled, laid_out, no_terms, spread
+from webmm.calls.sides import laid_out, no_terms, spread
 from webmm.calls.views import readable, rows_of
 from webmm.dtypes import F32, DType, dtype_of
 from webmm.engine.device import Array, Device

@@ -10,10 +10,11 @@ from dataclasses import replace
 
 from webmm.arguments.arrays import element_of
 from webmm.arguments.products import bias_kind, shape_with
-from webmm.calls.executor import Data
+from webmm.calls.executor import Data, labelled
 from webmm.calls.operands import Temporaries
+from webmm.calls.pieces import in_pieces
 from webmm.calls.product import in_matrices, multiplied
-from webmm.calls.sides import in_pieces, is_resident, labelled
+from webmm.calls.sides import is_resident
 from webmm.cut.streams import BATCH
 from webmm.dtypes import DType
 from webmm.engine.device import Array

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from webmm.page.script import runtime
 from webmm.page.script.expressions import Expressions, Scope, is_super, local
 from webmm.page.script.names import Name, ScriptError
-from webmm.page.script.waiting import is_awaited, waits
+from webmm.page.script.waiting import is_awaited_call, waits
 
 KEYED = ("max", "min", "sorted")  # builtins that accept key, default or reverse
 EAGER = ("tuple", "list", "sum", "max", "min", "sorted", "set", "frozenset", "dict")  # they consume a whole generator
@@ -204,8 +204,8 @@ class Calls(Expressions):
 
 def _waits(node: ast.Call, scope: Scope) -> bool:
     """Tell whether a call is one of a function that waits."""
-    if is_awaited(node) or not isinstance(node.func, ast.Name):
-        return is_awaited(node)
+    if is_awaited_call(node) or not isinstance(node.func, ast.Name):
+        return is_awaited_call(node)
     if node.func.id in scope.variables:
         return node.func.id in scope.waiting
     found = scope.refer(node.func.id, node.func)

@@ -19,11 +19,21 @@ from webmm.wgsl.compilers import shown
 
 PACKAGES = ["webmm"]  # the packages whose modules are translated, besides those of plugins
 PURE = ("webmm.arguments", "webmm.cut", "webmm.kernels")  # those all of whose functions JavaScript can call
-# What JavaScript has of its own, in these packages or others.
+SIDES = (
+    *("arranged", "assign", "beside", "converted", "dense", "forward", "from_start", "in_shape", "on_host"),
+    "run_kernel",
+)
+# What JavaScript has of its own, in these packages or others: functions that return a promise there …
+AWAITED = (
+    *("webmm.calls.doubles.add_up", "webmm.calls.pieces.in_pieces", "webmm.calls.pieces.in_placed_pieces"),
+    *("webmm.calls.product.fill", "webmm.calls.reduce.combine", "webmm.measure.roofline.best_us"),
+    *(f"webmm.calls.sides.{name}" for name in SIDES),
+    *(f"webmm.engine.timing.{name}" for name in ("rested", "timestamps", "wall")),
+    "webmm.page.pieces.store",
+)
+# … and others.
 PROVIDED = (
-    *("webmm.arguments.options.spelled", "webmm.calls.doubles.add_up", "webmm.calls.executor.piece_of"),
-    *("webmm.calls.product.fill", "webmm.calls.sides.*", "webmm.engine.timing.timestamps", "webmm.page.pieces.store"),
-    "webmm.measure.roofline.best_us",
+    *("webmm.arguments.options.spelled", "webmm.calls.executor.piece_of", "webmm.calls.sides.*"),
     *("webmm.engine.device.Array", "webmm.engine.view.View"),  # classes, as far as isinstance() goes
     *(f"webmm.problems.scheme.{name}" for name in ("extremes", "first_outside", "name_of_dtype", "numbers_of")),
     *("webmm.problems.scheme.single", "webmm.problems.scheme.vector"),
@@ -180,7 +190,12 @@ def resolve(module: str, name: str) -> Name | str:
 
 def is_provided(module: str, name: str) -> bool:
     """Tell whether JavaScript has a function, or a class, of its own in place of this one."""
-    return f"{module}.{name}" in PROVIDED or f"{module}.*" in PROVIDED
+    return f"{module}.{name}" in (*PROVIDED, *AWAITED) or f"{module}.*" in PROVIDED
+
+
+def is_awaited(name: Name) -> bool:
+    """Tell whether JavaScript has a function of its own in place of this one, which returns a promise."""
+    return str(name) in AWAITED
 
 
 def refuse_host(name: Name, function: ast.FunctionDef, error: HostError) -> None:

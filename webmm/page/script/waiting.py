@@ -1,7 +1,7 @@
 """Functions that wait: in JavaScript they are `async`, and translated code awaits them.
 
-A function waits if it calls one of AWAITED, a method of a `call` in METHODS, a parameter of PARAMETERS, or a function
-that waits.
+A function waits if it calls one of AWAITED (`webmm.page.script.names`), a method of a `call` in METHODS, a parameter of
+PARAMETERS, or a function that waits.
 """
 
 from __future__ import annotations
@@ -10,20 +10,8 @@ import ast
 import functools
 from collections.abc import Iterator
 
-from webmm.page.script.names import HostError, Name, definitions, resolve
+from webmm.page.script.names import HostError, Name, definitions, is_awaited, resolve
 
-SIDES = (
-    *("arranged", "assign", "beside", "converted", "dense", "forward", "from_start", "in_pieces", "in_placed_pieces"),
-    *("in_shape", "on_host", "run_kernel"),
-)
-# Functions that JavaScript has of its own, and that return a promise there.
-AWAITED = (
-    *("webmm.calls.doubles.add_up", "webmm.calls.product.fill", "webmm.calls.reduce.combine"),
-    "webmm.page.pieces.store",
-    *(f"webmm.calls.sides.{name}" for name in SIDES),
-    "webmm.measure.roofline.best_us",
-    *(f"webmm.engine.timing.{name}" for name in ("rested", "timestamps", "wall")),
-)
 METHODS = (  # of an object that is named `call`
     *("array", "empty", "read", "result", "run", "sum"),
     *("probe", "start", "time", "verdict"),  # of a bench
@@ -38,14 +26,14 @@ def waits(name: Name) -> bool:
     waiting = [name]
     while waiting:
         one = waiting.pop()
-        if str(one) in AWAITED:
+        if is_awaited(one):
             return True
         node = definitions(one.module).get(one.name)
         if one in seen or not isinstance(node, ast.FunctionDef):
             continue
         seen.add(one)
         called = list(_called(node))
-        if any(map(is_awaited, called)):
+        if any(map(is_awaited_call, called)):
             return True
         waiting += _definitions(one.module, called, node)
     return False
@@ -54,10 +42,10 @@ def waits(name: Name) -> bool:
 def node_waits(module: str, node: ast.AST) -> bool:
     """Tell whether a function within a function of `module`, or an expression there, waits."""
     called = list(_called(node))
-    return any(map(is_awaited, called)) or any(map(waits, _definitions(module, called, node)))
+    return any(map(is_awaited_call, called)) or any(map(waits, _definitions(module, called, node)))
 
 
-def is_awaited(node: ast.Call) -> bool:
+def is_awaited_call(node: ast.Call) -> bool:
     """Tell whether a call is one of a method or a parameter that waits."""
     if isinstance(node.func, ast.Name):
         return node.func.id in PARAMETERS
