@@ -1,7 +1,7 @@
 """Functions that wait: in JavaScript they are `async`, and translated code awaits them.
 
-A function waits if it calls one of AWAITED (`webmm.page.script.names`), a method of a `call` in METHODS, a parameter of
-PARAMETERS, or a function that waits.
+A function waits if it calls one of AWAITED (`webmm.page.script.names`), one of METHODS, a parameter of PARAMETERS, or a
+function that waits.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from webmm.page.script.names import HostError, Name, definitions, is_awaited, resolve
 
-METHODS = (  # of an object that is named `call`
-    *("array", "empty", "read", "result", "run", "sum"),
-    *("probe", "start", "time", "verdict"),  # of a bench
-)
+METHODS = {  # by the name of the object
+    "bench": ("probe", "start", "time", "verdict"),
+    "call": ("array", "empty", "read", "result", "run", "sum"),
+}
 PARAMETERS = ("compute",)  # functions that are passed to others, which call them
 
 
@@ -49,8 +49,9 @@ def is_awaited_call(node: ast.Call) -> bool:
     """Tell whether a call is one of a method or a parameter that waits."""
     if isinstance(node.func, ast.Name):
         return node.func.id in PARAMETERS
-    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-    return isinstance(owner, ast.Name) and owner.id == "call" and node.func.attr in METHODS  # type: ignore[attr-defined]
+    if not isinstance(node.func, ast.Attribute) or not isinstance(node.func.value, ast.Name):
+        return False
+    return node.func.attr in METHODS.get(node.func.value.id, ())
 
 
 def _called(node: ast.AST) -> Iterator[ast.Call]:
