@@ -28,6 +28,7 @@ SAMPLE_TIME = 0.3  # target for the total time of the samples, in seconds
 MIN_SAMPLES, MAX_SAMPLES = 3, 31
 QUEUED_TIME, QUEUED_WARM_UP, QUEUED_ROUNDS = 0.5, 0.4, 5  # of time_calls(): seconds, the warm-up's share, samples
 BATCH_TIME = 0.02  # minimum length of a wall-clock sample in seconds
+PROBE_TIME = 0.02  # seconds; a run that takes this long gives a reliable rate
 
 
 _timed: MutableMapping[Core, float] = weakref.WeakKeyDictionary()  # when a device was last timed

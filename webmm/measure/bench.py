@@ -137,7 +137,7 @@ class Bench:
             timing.submit(self.device, launch)
             seconds = time.perf_counter() - start
             rate = cube.flops / seconds
-            if seconds > 0.02:
+            if seconds > timing.PROBE_TIME:
                 break
             n *= 2
             cube = self.op.probe(n, self.dtype)

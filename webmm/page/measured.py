@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from webmm.engine.timing import Timing, duration, wall
+from webmm.engine.timing import PROBE_TIME, Timing, duration, wall
 from webmm.errors import UnsupportedError
 from webmm.page.labels import too_slow
 
 CALLS = 5  # calls whose wall-clock time is measured
-PROBE_TIME = 0.02  # seconds; a probe that takes this long gives a reliable rate
 
 
 def measured(bench: Any, kernel: Any, on: Any, longest: float) -> dict[str, Any]:
